@@ -27,6 +27,7 @@ pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, 
         title: name.clone(),
         inputs: program::tensors(region, &region.inputs),
         outputs: program::tensors(region, &region.outputs),
+        limits: steps.iter().flat_map(Step::limits).collect(),
         ..Program::default()
     };
     let (mut cubins, mut recipes) = (Vec::new(), serde_json::Map::new());

@@ -33,6 +33,8 @@ struct CutlassBackend;
 impl Backend for CutlassBackend {
     fn describe(&self) -> Description {
         let help = "How f32 is multiplied: not at all here, or rounded to TF32";
+        let tile = "Only this tile for products, by the name that `byoc tune` gives it, such as '128x256x64_4 wgmma'";
+        let tile = OptionSpec::text(product::TILE, "", tile);
         let math = OptionSpec::choice(math::NAME, &["f32", "tf32"], help);
         Description {
             name: NAME.into(),
@@ -40,7 +42,7 @@ impl Backend for CutlassBackend {
             code_version: 1,
             summary: "Products and convolutions on NVIDIA GPUs, by CUTLASS".into(),
             regions: RegionPolicy { merge: true, check_merged: true, ..RegionPolicy::default() },
-            options: build::options().into_iter().chain([math]).collect(),
+            options: build::options().into_iter().chain([math, tile]).collect(),
             domain: Some("cuda".into()),
             candidates: true,
             run_options: build::run_options(),

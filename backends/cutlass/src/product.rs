@@ -11,7 +11,7 @@ use byoc_dim::Expr;
 use byoc_nvidia::compile::{Arch, Needs};
 use byoc_nvidia::match_product::{self, Erf, MatchedProduct, Supported};
 use byoc_nvidia::product::Product as FusedProduct;
-use byoc_nvidia::program::{Argument, BufferRef, Launch};
+use byoc_nvidia::program::{Argument, BufferRef, Launch, Limit};
 use byoc_plugin_api::{DType, Dim, Error, Options, Refusal, RefusalCode, Region};
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,15 @@ pub(crate) struct Product {
     output: usize,
     /// Constants whose numbers are in the code.
     numbers: Vec<usize>,
+    /// The name of the only tile that the user allows, if there is one.
+    tile: Option<String>,
 }
+
+/// The option that names a tile.
+pub(crate) const TILE: &str = "tile";
+
+/// The most rows of a matrix: kernels count them in 32 bits.
+const MOST_ROWS: usize = i32::MAX as usize;
 
 /// From this a kernel can be generated again, also with another tile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,7 +80,26 @@ impl Product {
         }
         let gemm = Gemm::of(&fused, region, strides)?;
         let output = *region.outputs.first().ok_or_else(|| Refusal::new(RefusalCode::Other, "there is no result"))?;
-        Ok(Product { fused, gemm, output, numbers })
+        let tile = Some(options.text(TILE)).filter(|name| !name.is_empty()).map(str::to_owned);
+        Ok(Product { fused, gemm, output, numbers, tile })
+    }
+
+    /// The limits of its kernels that only a run can check.
+    pub(crate) fn limits(&self) -> Vec<Limit> {
+        let Gemm { m, n, .. } = &self.gemm;
+        let limit = || Limit { of: format!("a matrix of {n} columns"), elements: m.clone(), most: MOST_ROWS as u64 };
+        if m.fixed().is_none() { vec![limit()] } else { Vec::new() }
+    }
+
+    /// The tile for an architecture: the fastest by estimate, or the one that the user names.
+    fn chosen(&self, arch: Arch) -> Result<Tile, Error> {
+        let candidates = choice::candidates(&self.gemm, arch);
+        let Some(name) = &self.tile else { return Ok(candidates[0]) };
+        candidates.iter().copied().find(|tile| tile.name() == *name).ok_or_else(|| {
+            let names: Vec<_> = candidates.iter().map(|tile| tile.name()).collect();
+            let error = Error::new(format!("{} has no tile '{name}' for {arch}", self.name()));
+            error.hint(format!("Its tiles are {}", names.join(", ")))
+        })
     }
 
     /// The uses of constants: operands are read in place.
@@ -95,7 +122,7 @@ impl Product {
             pointers.push(memory.operand(value)?);
         }
         pointers.push(memory.place(self.output)?);
-        let tile = choice::best(&self.gemm, arch);
+        let tile = self.chosen(arch)?;
         Recipe { gemm: self.gemm.clone(), tile, places: pointers }.kernel(symbol, arch)
     }
 }
@@ -103,9 +130,7 @@ impl Product {
 impl Recipe {
     /// Its name among the recipes of the same product.
     pub(crate) fn name(&self) -> String {
-        let Tile { by, m, n, k, stages, .. } = self.tile;
-        let by = if by == By::Wgmma { "wgmma" } else { "mma" };
-        format!("{m}x{n}x{k}_{stages} {by}")
+        self.tile.name()
     }
 
     /// The same product with other tiles, the fastest by estimate first.

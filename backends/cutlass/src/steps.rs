@@ -2,6 +2,7 @@
 //! constant_updater match what was accepted.
 
 use byoc_nvidia::compile::Arch;
+use byoc_nvidia::program::Limit;
 use byoc_plugin_api::{Error, Options, Refusal, Region};
 
 use crate::attention;
@@ -31,6 +32,14 @@ impl Step {
         match self {
             Step::Attention(matched) => attention::uses(matched),
             Step::Product(product) => product.uses(),
+        }
+    }
+
+    /// The limits of its kernels that only a run can check.
+    pub(crate) fn limits(&self) -> Vec<Limit> {
+        match self {
+            Step::Attention(_) => Vec::new(),
+            Step::Product(product) => product.limits(),
         }
     }
 

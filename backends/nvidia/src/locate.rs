@@ -118,6 +118,11 @@ pub(crate) fn parameter_info(driver: &Driver) -> Option<ParameterInfo> {
     unsafe { handle.get::<ParameterInfo>(b"cuFuncGetParamInfo") }.ok().map(|function| *function)
 }
 
+/// Whether the driver has the function that tells the sizes of a kernel's parameters.
+pub fn tells_parameters(driver: &Driver) -> bool {
+    parameter_info(driver).is_some()
+}
+
 /// A driver runs the libraries of its own major version, and older ones (CUDA's minor version compatibility).
 fn fits(found: &Found, driver: &Driver) -> Result<(), Error> {
     if found.version.major <= driver.version.major {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use byoc_core::diagnostic::{Diagnostic, Result};
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Selected;
 use byoc_plugin_api::{Expr, Pattern};
 
@@ -12,7 +12,7 @@ use crate::models::{self, Kind, Sample};
 use crate::report::{Case, Step, Tag, Verdict, fail, one_line};
 use crate::stream::Event;
 use crate::vendor::VendorCase;
-use crate::{Settings, claims, damage, files, plugin, results, usage};
+use crate::{Settings, Share, claims, damage, files, plugin, results, usage};
 
 /// A case of a model.
 type Test = fn(&Bench, &Source, &Prepared) -> Step<Option<Duration>>;
@@ -46,7 +46,11 @@ const BASIC: &[&str] = &["check", "codegen", "claims", "run"];
 
 /// Runs every case from number `from` on and tells of each.
 pub(crate) fn run(settings: &Settings, from: usize, tell: &mut dyn FnMut(Event)) -> Result<()> {
-    let mut runner = Runner { next: 0, from, tell };
+    let Share { index, count } = settings.share;
+    let mut runner = Runner { next: 0, from, share: settings.share, is_mine: index == 0, samples: 0, tell };
+    if count == 0 || index >= count {
+        return Err(Diagnostic::new(Code::Usage, format!("there is no share {index} of {count}")));
+    }
     let mut opened = Err(Verdict::Skip);
     runner.essential("", "handshake", &mut || {
         opened = plugin::open(&settings.plugin).or_else(fail);
@@ -76,6 +80,11 @@ struct Runner<'a> {
     next: usize,
     /// The first case that is run.
     from: usize,
+    share: Share,
+    /// Whether what comes next belongs to this share.
+    is_mine: bool,
+    /// Samples so far.
+    samples: usize,
     tell: &'a mut dyn FnMut(Event),
 }
 
@@ -84,7 +93,7 @@ impl Runner<'_> {
     fn case(&mut self, backend: &str, name: &str, after: usize, test: &mut dyn FnMut() -> Step<Option<Duration>>) {
         let index = self.next;
         self.next += 1;
-        if index < self.from {
+        if index < self.from || !self.is_mine {
             return;
         }
         (self.tell)(Event::Start { after, backend: backend.to_owned(), name: name.to_owned() });
@@ -104,9 +113,9 @@ impl Runner<'_> {
         (self.tell)(Event::End(Case { backend, name, result, reason, seconds, seconds_per_call, peak_bytes }));
     }
 
-    /// A case without which nothing can follow. What it does is done even if the case was run before.
+    /// A case without which nothing can follow. What it does is done even if the case was run before, or is another share's.
     fn essential(&mut self, backend: &str, name: &str, test: &mut dyn FnMut() -> Step<Option<Duration>>) {
-        if self.next < self.from {
+        if self.next < self.from || !self.is_mine {
             self.next += 1;
             let _ = test();
         } else {
@@ -165,10 +174,14 @@ impl Runner<'_> {
     fn sample(&mut self, bench: &Bench, label: &str, sample: &Sample) -> Result<()> {
         let tests: Vec<_> = TESTS.iter().filter(|(_, kinds, _)| kinds.contains(&sample.kind)).collect();
         let end = self.next + tests.len();
-        if end <= self.from {
+        let Share { index, count } = self.share;
+        let is_mine = self.samples % count == index;
+        self.samples += 1;
+        if end <= self.from || !is_mine {
             self.next = end;
             return Ok(());
         }
+        let before = std::mem::replace(&mut self.is_mine, true);
         let source = Source::write(&sample.model, &bench.folder)?;
         let mut prepared = None;
         let mut broken = false;
@@ -185,6 +198,7 @@ impl Runner<'_> {
                 verdict
             });
         }
+        self.is_mine = before;
         Ok(())
     }
 }

@@ -53,6 +53,23 @@ pub struct Settings {
     pub reference: Selected,
     /// The vendor's own cases and expectations.
     pub vendor: Vendor,
+    /// The models that are tested.
+    pub share: Share,
+}
+
+/// Every so many-th of the models, so that several processes can share the work. What is no model's is done with the first
+/// share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Which of the shares it is, from 0.
+    pub index: usize,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Share {
+    /// All models.
+    pub const ALL: Share = Share { index: 0, count: 1 };
 }
 
 /// Runs every case in this process: a crash of the plugin is a crash of the caller. Errors are of the settings, not of

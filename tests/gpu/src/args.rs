@@ -19,19 +19,41 @@ pub(crate) struct Args {
     /// Only these parts
     #[arg(long, value_name = "PART")]
     pub(crate) only: Vec<Part>,
+    /// Only checks whose names have one of these texts
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) case: Vec<String>,
+    /// Lists the checks in place of doing them
+    #[arg(long)]
+    pub(crate) list: bool,
     /// Small sizes: for stand-ins, and for a first look
     #[arg(long)]
     pub(crate) quick: bool,
     /// Makes the same inputs as the run that printed this number [default: from the time]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
+    /// How many checks are done at once where nothing is timed [default: one for each processor, 12 at most]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) jobs: Option<usize>,
+    /// The most seconds of a check [default: 60, and more for those that need it]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) limit: Option<u64>,
+    /// Only compiles the kernels of all checks for an architecture such as `sm_90a`, into the folder of BYOC_CACHE_DIR; needs
+    /// no device
+    #[arg(long, value_name = "ARCH")]
+    pub(crate) prepare: Option<String>,
     /// Instead of all that: opens, runs and drops sessions of this artifact, for the suite's own use
     #[arg(long, hide = true, value_name = "FILE")]
     pub(crate) reopen: Option<PathBuf>,
+    /// Does the one check of this name in this process, for the suite's own use
+    #[arg(long, hide = true, value_name = "NAME")]
+    pub(crate) alone: Option<String>,
+    /// A file that whoever times holds locked, for the suite's own use
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub(crate) turn: Option<PathBuf>,
     /// Instead of all that: writes the encoder of BERT-large in f16 as ONNX, a sequence of 128, for a compile anywhere
     #[arg(long, value_name = "FILE")]
     pub(crate) write_model: Option<PathBuf>,
-    /// Prints what was found as JSON at the end, and the lines to the standard error
+    /// Prints what is found as JSON, a line for each check, row of a table, figure and note
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -41,10 +63,16 @@ pub(crate) struct Args {
 pub(crate) enum Part {
     /// What the machine has
     Environment,
+    /// A launch, a copy by TMA, and the smallest products by tensor cores
+    Probes,
     /// Products of every kind against sums in f64
     Correctness,
-    /// Products that are compiled for them, against sums in f64
+    /// Every tile of `cutlass` at its edges
+    Tiles,
+    /// Products and convolutions that are compiled for them, against sums in f64
     Kernels,
+    /// The kernels of attention against loops in f64
+    Attention,
     /// What the conformance kit finds of the backends that generate kernels
     Operators,
     /// Recorded work against work that is queued in every run
@@ -55,7 +83,7 @@ pub(crate) enum Part {
     Errors,
     /// How long it all takes
     Times,
-    /// The parts `correctness` and `kernels` under NVIDIA's memory checker
+    /// Some checks of each kind under NVIDIA's memory and race checkers
     Checker,
 }
 
@@ -64,12 +92,28 @@ impl Part {
     pub(crate) fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
+
+    /// Whether its checks call cublasLt.
+    pub(crate) fn needs_cublaslt(self) -> bool {
+        matches!(self, Part::Correctness | Part::Replay | Part::Memory | Part::Errors | Part::Times)
+    }
+
+    /// Whether its checks may be done beside each other. What is timed waits for its turn.
+    pub(crate) fn is_parallel(self) -> bool {
+        !matches!(self, Part::Environment | Part::Memory | Part::Errors)
+    }
+
+    /// Whether it has kernels that can be compiled before a device is there.
+    pub(crate) fn is_prepared(self) -> bool {
+        matches!(self, Part::Probes | Part::Tiles | Part::Kernels | Part::Attention | Part::Times)
+    }
 }
 
 impl Args {
     /// The parts to do, in their order.
     pub(crate) fn parts(&self) -> Vec<Part> {
         let wanted = |part: &Part| self.only.is_empty() || self.only.contains(part);
+        let wanted = |part: &Part| wanted(part) && (self.prepare.is_none() || part.is_prepared());
         Part::value_variants().iter().copied().filter(wanted).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! The fixture of all parts: the backends, the device, and a folder for models and artifacts.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,6 +15,7 @@ use fastrand::Rng;
 use tempfile::TempDir;
 
 use crate::args::Args;
+use crate::check::Prepared;
 use crate::gpu::Gpu;
 use crate::report::{Result, failure};
 use crate::watch::{self, Watch};
@@ -40,7 +42,8 @@ pub(crate) struct Fixture {
     /// The same, on devices that are opened by [`Watch`].
     pub(crate) watched: Registry,
     pub(crate) watch: &'static Watch,
-    gpu: Mutex<Gpu>,
+    /// None where kernels are only compiled.
+    gpu: Option<Mutex<Gpu>>,
     /// What NVIDIA calls the device.
     pub(crate) title: String,
     /// The architecture that kernels are compiled for: the device's own.
@@ -60,35 +63,38 @@ pub(crate) struct Compiled {
     pub(crate) bytes: u64,
 }
 
-/// The paths of the plugins, by default beside this program. Only the one with [`BACKEND`] is required.
+/// The paths of the plugins, by default those beside this program.
 pub(crate) fn plugins(args: &Args) -> Result<Vec<PathBuf>> {
     if !args.plugin.is_empty() {
         return Ok(args.plugin.clone());
     }
     let program = std::env::current_exe()?;
     let beside = |backend: &str| program.with_file_name(format!("libbyoc_{backend}.so"));
-    let others = GENERATING.iter().map(|backend| beside(backend)).filter(|file| file.is_file());
-    Ok([beside(BACKEND)].into_iter().chain(others).collect())
+    let all = [BACKEND].into_iter().chain(GENERATING).map(beside);
+    Ok(all.filter(|file| file.is_file()).collect())
 }
 
 /// The backends: those of the plugins, and those of the program itself.
 pub(crate) fn registry(plugins: &[PathBuf]) -> Result<Registry> {
     let search = SearchPath { files: plugins.to_vec(), ..SearchPath::default() };
-    let registry = Registry::discover(&search, &byoc_plugin_api::registered(), None)?;
-    registry.get(BACKEND)?;
-    Ok(registry)
+    Ok(Registry::discover(&search, &byoc_plugin_api::registered(), None)?)
 }
 
 impl Fixture {
-    /// Opens the plugin and the device.
-    pub(crate) fn new(args: &Args, seed: u64) -> Result<Fixture> {
+    /// Opens the plugins and the device, with cublasLt where that is called; no device where kernels are only compiled.
+    pub(crate) fn new(args: &Args, seed: u64, with_cublaslt: bool) -> Result<Fixture> {
         let plugins = plugins(args)?;
         let registry = registry(&plugins)?;
         let watch = watch::watch();
         let mut watched = registry.clone();
         watched.backends.insert(0, watch.registered());
-        let gpu = Gpu::open(args.device.ordinal)?;
-        let (title, arch, gpu) = (gpu.name().to_owned(), gpu.arch(), Mutex::new(gpu));
+        let (title, arch, gpu) = match &args.prepare {
+            Some(arch) => (arch.clone(), arch.clone(), None),
+            None => {
+                let gpu = Gpu::open(args.device.ordinal, with_cublaslt)?;
+                (gpu.name().to_owned(), gpu.arch(), Some(Mutex::new(gpu)))
+            }
+        };
         let (device, quick, folder) = (args.device.clone(), args.quick, tempfile::tempdir()?);
         Ok(Fixture {
             registry,
@@ -108,7 +114,26 @@ impl Fixture {
 
     /// The device, as the suite opens it.
     pub(crate) fn gpu(&self) -> MutexGuard<'_, Gpu> {
-        self.gpu.lock().unwrap_or_else(PoisonError::into_inner)
+        let gpu = self.gpu.as_ref().expect("nothing is loaded where kernels are only compiled");
+        gpu.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The architecture that kernels are compiled for.
+    pub(crate) fn arch(&self) -> &str {
+        &self.arch
+    }
+
+    /// An error of the kind [`Prepared`] where kernels are only compiled.
+    pub(crate) fn ready(&self) -> Result<()> {
+        if self.gpu.is_some() { Ok(()) } else { Err(Prepared.into()) }
+    }
+
+    /// Waits until no other check times anything, and keeps others from it for as long as the answer lives.
+    pub(crate) fn turn(&self) -> Result<Option<File>> {
+        let Some(path) = &self.args.turn else { return Ok(None) };
+        let file = File::open(path)?;
+        file.lock()?;
+        Ok(Some(file))
     }
 
     /// Whether the device is a stand-in for tests.
@@ -119,11 +144,6 @@ impl Fixture {
     /// The arguments for the same plugins.
     pub(crate) fn plugin_arguments(&self) -> impl Iterator<Item = &OsStr> {
         self.plugins.iter().flat_map(|file| [OsStr::new("--plugin"), file.as_os_str()])
-    }
-
-    /// An error unless there is a plugin with this backend.
-    pub(crate) fn needs(&self, backend: &str) -> Result<()> {
-        Ok(self.registry.get(backend).map(drop)?)
     }
 
     /// A generator of random numbers for a part, which does not depend on other parts.
@@ -171,6 +191,7 @@ impl Fixture {
 
     /// Loads an artifact on the device.
     pub(crate) fn load(&self, registry: &Registry, path: &Path, queueing: Queueing) -> Result<Session> {
+        self.ready()?;
         let devices = vec![self.device.clone()];
         Ok(Session::open(path, registry, &LoadOptions { devices, queueing, ..LoadOptions::default() })?)
     }

@@ -23,10 +23,11 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// Opens the device of that number.
-    pub(crate) fn open(ordinal: u32) -> Result<Gpu> {
+    /// Opens the device of that number, with cublasLt where that is called.
+    pub(crate) fn open(ordinal: u32, with_cublaslt: bool) -> Result<Gpu> {
         let search_path = CudaSearchPath::of_process(None);
-        let domain = CudaDomain::open(ordinal, &search_path, &[Library::CublasLt])?;
+        let libraries = if with_cublaslt { &[Library::CublasLt][..] } else { &[] };
+        let domain = CudaDomain::open(ordinal, &search_path, libraries)?;
         let attached = AttachedDomain::new(&domain.handles(), &locate::driver(&search_path)?)?;
         Ok(Gpu { attached, domain })
     }
@@ -90,6 +91,12 @@ pub(crate) unsafe fn poison(address: u64, bytes: u64, stream: CUstream) -> std::
     // SAFETY: the caller answers for range and stream.
     let filled = unsafe { result::memset_d8_async(address, POISON, bytes as usize, stream) };
     filled.map_err(|cause| Error::new(format!("cannot fill memory: {}", device::explain(cause))))
+}
+
+/// Finds cublasLt.
+pub(crate) fn cublaslt() -> Result<()> {
+    let search_path = CudaSearchPath::of_process(None);
+    Ok(locate::cublaslt(&search_path, &locate::driver(&search_path)?).map(drop)?)
 }
 
 fn explained(cause: DriverError) -> String {

@@ -1,5 +1,6 @@
 //! The parts of the suite, a file each.
 
+mod attention;
 mod checker;
 mod correctness;
 mod environment;
@@ -7,24 +8,64 @@ mod errors;
 mod kernels;
 mod memory;
 mod operators;
+mod probes;
 mod replay;
+mod tiles;
 pub(crate) mod times;
 
-use crate::args::Part;
-use crate::fixture::Fixture;
-use crate::report::Report;
+use crate::args::{Args, Part};
+use crate::check::Check;
+use crate::fixture::{self, GENERATING, PRODUCTS};
+use crate::report::{Result, failure};
 
-/// Does a part.
-pub(crate) fn run(part: Part, fixture: &Fixture, report: &mut Report) {
-    match part {
-        Part::Environment => environment::run(fixture, report),
-        Part::Correctness => correctness::run(fixture, report),
-        Part::Kernels => kernels::run(fixture, report),
-        Part::Operators => operators::run(fixture, report),
-        Part::Replay => replay::run(fixture, report),
-        Part::Memory => memory::run(fixture, report),
-        Part::Errors => errors::run(fixture, report),
-        Part::Times => times::run(fixture, report),
-        Part::Checker => checker::run(fixture, report),
+/// What the checks of a part depend on, beside the device.
+pub(crate) struct Scope {
+    pub(crate) quick: bool,
+    /// The names of the backends.
+    backends: Vec<String>,
+    /// Whether kernels are only compiled.
+    prepares: bool,
+}
+
+impl Scope {
+    fn of(args: &Args) -> Result<Scope> {
+        let registry = fixture::registry(&fixture::plugins(args)?)?;
+        let backends = registry.backends.iter().map(|backend| backend.description.name.clone()).collect();
+        Ok(Scope { quick: args.quick, backends, prepares: args.prepare.is_some() })
     }
+
+    /// Whether there is a plugin with this backend.
+    pub(crate) fn has(&self, backend: &str) -> bool {
+        self.backends.iter().any(|name| name == backend)
+    }
+
+    fn needs(&self, backend: &str) -> Result<()> {
+        if self.has(backend) { Ok(()) } else { failure(format!("there is no plugin with the backend '{backend}'")) }
+    }
+}
+
+/// The checks of a part, the same at every call.
+pub(crate) fn checks(part: Part, args: &Args) -> Result<Vec<Check>> {
+    let scope = Scope::of(args)?;
+    match part {
+        Part::Correctness | Part::Replay | Part::Memory | Part::Errors => scope.needs(fixture::BACKEND)?,
+        Part::Kernels | Part::Tiles => scope.needs(PRODUCTS)?,
+        Part::Operators => GENERATING.iter().try_for_each(|backend| scope.needs(backend))?,
+        Part::Environment | Part::Probes | Part::Attention | Part::Times | Part::Checker => {}
+    }
+    let one = |name: &str, work: fn(&fixture::Fixture, &mut crate::report::Report)| vec![Check::checks(name, work)];
+    Ok(match part {
+        Part::Environment => one("environment", environment::run),
+        Part::Probes => probes::checks(&scope),
+        Part::Correctness => correctness::checks(&scope),
+        Part::Tiles => tiles::checks(&scope),
+        Part::Kernels => kernels::checks(),
+        Part::Attention => attention::checks(),
+        Part::Operators => operators::checks(&scope),
+        Part::Replay => replay::checks(),
+        Part::Memory => one("memory", memory::run).into_iter().map(|check| check.within(180)).collect(),
+        Part::Errors => one("errors", errors::run),
+        Part::Times => times::checks(&scope),
+        Part::Checker => checker::checks(&scope),
+    })
 }

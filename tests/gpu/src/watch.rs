@@ -13,7 +13,7 @@ use byoc_conformance::tensor::Tensor;
 use byoc_core::plugin::{Origin, Registered, embedded};
 use byoc_core::runtime::{Queueing, Session};
 use byoc_nvidia::domain::CudaDomain;
-use byoc_nvidia::locate::{CudaSearchPath, Library};
+use byoc_nvidia::locate::CudaSearchPath;
 use byoc_plugin_api::{
     ABI_VERSION, Backend, Claims, Description, DeviceConstants, DeviceExecutable, DeviceRuntime, Domain, DomainHandles,
     DomainInfo, Environment, Error, Generated, Job, Options, Pattern, Refusal, RefusalCode, Region, Runtime,
@@ -148,7 +148,7 @@ impl DeviceRuntime for Watch {
     }
 
     fn open_domain(&self, ordinal: u32, _: &Options) -> Answer<Box<dyn Domain>> {
-        let domain = CudaDomain::open(ordinal, &CudaSearchPath::of_process(None), &[Library::CublasLt])?;
+        let domain = CudaDomain::open(ordinal, &CudaSearchPath::of_process(None), &[])?;
         Ok(Box::new(Watched { domain, watch: watch() }))
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use byoc_conformance::{Settings, Tag, Vendor};
+use byoc_conformance::{Settings, Share, Tag, Vendor};
 use byoc_tests::fixture::c_device_plugin;
 use byoc_tests::program::{Outcome, byoc, outcome};
 use byoc_tests::{engine, places};
@@ -182,9 +182,28 @@ fn the_library_runs_in_the_caller() {
     let setting = ("json.kernels".to_owned(), "reference".to_owned());
     let reference = engine::embedded().select(&[name], &[setting]).expect("the embedded backend").remove(0);
     let plugin = places::plugin("template");
-    let settings =
-        Settings { plugin, backends: vec![], options: vec![], memory: 0, reference, vendor: Vendor::default() };
+    let settings = Settings {
+        plugin,
+        backends: vec![],
+        options: vec![],
+        memory: 0,
+        reference,
+        vendor: Vendor::default(),
+        share: Share::ALL,
+    };
     let report = byoc_conformance::run(&settings).expect("the settings are good");
     assert_eq!(report.failures().count(), 0);
     assert!(report.count(Tag::Pass) >= 100);
+    // Shares of the work are all of it, and nothing twice.
+    let share = |index| {
+        let settings = Settings { share: Share { index, count: 3 }, ..settings.clone() };
+        byoc_conformance::run(&settings).expect("the settings are good").cases
+    };
+    let mut names: Vec<_> = (0..3).flat_map(share).map(|case| case.name).collect();
+    let mut all: Vec<_> = report.cases.iter().map(|case| case.name.clone()).collect();
+    (names.sort(), all.sort());
+    assert_eq!(names, all);
+    let none = Settings { share: Share { index: 3, count: 3 }, ..settings };
+    let error = byoc_conformance::run(&none).err().map(|error| error.message);
+    assert_eq!(error.as_deref(), Some("there is no share 3 of 3"));
 }

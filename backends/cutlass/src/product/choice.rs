@@ -75,6 +75,13 @@ const LIKELY_ROWS: usize = 1024;
 const LIKELY_BATCH: usize = 8;
 
 impl Tile {
+    /// Its name: sizes, stages and instruction.
+    pub(crate) fn name(self) -> String {
+        let Tile { by, m, n, k, stages, .. } = self;
+        let by = if by == By::Wgmma { "wgmma" } else { "mma" };
+        format!("{m}x{n}x{k}_{stages} {by}")
+    }
+
     /// Threads of a block.
     pub(crate) fn threads(self) -> u32 {
         match self.by {
@@ -107,11 +114,6 @@ pub(crate) fn candidates(gemm: &Gemm, arch: Arch) -> Vec<Tile> {
     let mut all: Vec<_> = TILES.iter().filter_map(of).collect();
     all.sort_by_key(|&(tile, share)| cost(gemm, arch, tile, share));
     all.into_iter().map(|(tile, _)| tile).collect()
-}
-
-/// The fastest tile by estimate.
-pub(crate) fn best(gemm: &Gemm, arch: Arch) -> Tile {
-    candidates(gemm, arch)[0]
 }
 
 /// The estimated time until the last multiprocessor is done, in arbitrary units.

@@ -155,7 +155,7 @@ impl Gemm {
 
     /// CUTLASS has 32-bit rows and columns.
     pub(super) fn limits(&self) -> Result<(), Refusal> {
-        let most = i32::MAX as usize;
+        let most = super::MOST_ROWS;
         let sizes = [self.m.fixed().unwrap_or(1), self.n, self.k, self.x.distance, self.w.distance];
         match sizes.into_iter().find(|&size| size > most) {
             Some(size) => Err(Refusal::limit("a matrix is too large", size as f64, most as f64)),

@@ -1,7 +1,7 @@
 //! Binds the constants of a program on the device.
 //!
-//! A constant with the strides that the kernels expect is read in place. Others are repacked into memory that the region
-//! owns; the file has them once all the same.
+//! A constant with the strides and the alignment that the kernels expect is read in place. Others, among them some parts of
+//! larger constants, are repacked into memory that the region owns; the file has them once all the same.
 
 use byoc_plugin_api::{DeviceConstant, DeviceConstants, Error, TensorView};
 
@@ -68,14 +68,18 @@ fn same(shape: &[i64], strides: &[i64], others: &[i64]) -> bool {
     shape.iter().zip(strides.iter().zip(others)).all(|(&size, (stride, other))| size == 1 || stride == other)
 }
 
-/// The bytes of a constant repacked to other strides; `None` unless these are dense, in any order of dimensions. Strides of 0
-/// are not: the bound constant need not have equal elements.
+/// The bytes of a constant repacked to other strides; `None` unless these are dense, in any order of dimensions, or its own,
+/// which may have gaps. Others have strides of 0, for which the bound constant need not have equal elements, or sizes that
+/// only damaged code gives.
 fn laid_out(view: &TensorView<'_>, shape: &[i64], strides: &[i64]) -> Result<Option<Vec<u8>>, Error> {
-    if !is_dense(shape, strides) {
+    let own = same(shape, view.strides(), strides) && strides.iter().all(|&stride| stride >= 0);
+    if !own && !is_dense(shape, strides) {
         return Ok(None);
     }
     let (elements, size) = (row_major_bytes(view)?, view.dtype().unpacked_bytes());
-    let mut bytes = vec![0; elements.len()];
+    // The view is of bytes that exist, so its own last index is one that can be counted.
+    let last: i64 = shape.iter().zip(strides).filter(|(size, _)| **size > 1).map(|(size, stride)| (size - 1) * stride).sum();
+    let mut bytes = vec![0; (usize::try_from(last).unwrap_or_default() + 1) * size];
     let mut index = vec![0i64; shape.len()];
     for element in elements.chunks_exact(size) {
         let at: i64 = index.iter().zip(strides).map(|(&index, &stride)| index * stride).sum();
@@ -111,6 +115,13 @@ mod tests {
         assert_eq!(bytes(&[3, 3, 1], &[1, 77, 2]), Some(vec![0, 3, 1, 4, 2, 5]));
         assert_eq!(bytes(&[1, 2, 2], &[3, -9, 1]), Some(vec![0, 2, 4, 1, 3, 5]));
         assert_eq!(bytes(&[0, 0, 1], &[3, 3, 1]), Some(vec![0, 1, 2, 0, 1, 2]));
+    }
+
+    #[test]
+    fn a_part_of_a_larger_constant_keeps_its_gaps() {
+        assert_eq!(bytes(&[2, 9, 1], &[2, 9, 1]), Some(vec![0, 1, 2, 3, 4]));
+        assert_eq!(bytes(&[1, 9, 2], &[1, 9, 2]), Some(vec![0, 1, 2, 3, 4, 5]));
+        assert_eq!(bytes(&[0, 0, 2], &[0, 0, 2]), Some(vec![0, 0, 2, 0, 4]));
     }
 
     #[test]

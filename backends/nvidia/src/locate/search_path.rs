@@ -53,7 +53,7 @@ impl CudaSearchPath {
     }
 
     /// The user's folder, [`VARIABLE`], the loader's path, `CUDA_HOME`, Conda's own libraries, and the packages of the
-    /// active Python.
+    /// active Python: that of `VIRTUAL_ENV` and `CONDA_PREFIX`, or else the environment whose `python3` comes first in `PATH`.
     pub fn new(folder: Option<&Path>, variable: &dyn Fn(&str) -> Option<OsString>) -> CudaSearchPath {
         let folders = |name: &str| -> Vec<PathBuf> {
             let value = variable(name).unwrap_or_default();
@@ -66,10 +66,11 @@ impl CudaSearchPath {
             search_path.extend(["lib64", "lib"].map(|name| SearchEntry::Folder(home.join(name))));
         }
         search_path.extend(folders("CONDA_PREFIX").iter().map(|prefix| SearchEntry::Folder(prefix.join("lib"))));
-        for environment in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
-            search_path
-                .extend(folders(environment).iter().flat_map(|prefix| packages(prefix)).map(SearchEntry::Wheels));
+        let mut active: Vec<_> = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().flat_map(folders).collect();
+        if active.is_empty() {
+            active.extend(environment(&folders("PATH")));
         }
+        search_path.extend(active.iter().flat_map(|prefix| packages(prefix)).map(SearchEntry::Wheels));
         CudaSearchPath(search_path)
     }
 
@@ -81,6 +82,12 @@ impl CudaSearchPath {
     pub(crate) fn all(&self) -> &[SearchEntry] {
         &self.0
     }
+}
+
+/// The virtual environment of the first `python3` in these folders of programs, if it is one's.
+fn environment(programs: &[PathBuf]) -> Option<PathBuf> {
+    let folder = programs.iter().find(|folder| folder.join("python3").is_file())?;
+    folder.parent().filter(|prefix| prefix.join("pyvenv.cfg").is_file()).map(Path::to_owned)
 }
 
 /// NVIDIA's folders among the packages of a Python environment, one for each version of Python in it.
@@ -127,6 +134,33 @@ mod tests {
         let folders = SearchEntry::Wheels(wheels.clone()).folders(Library::CublasLt);
         assert_eq!(folders, Some(vec![wheels.join("cu13/lib"), wheels.join("cublas/lib")]));
         assert_eq!(SearchEntry::Wheels(wheels).folders(Library::Driver), Some(vec![]));
+    }
+
+    #[test]
+    fn the_environment_of_the_first_python_is_searched() {
+        let (environment, system) = (tempfile::tempdir(), tempfile::tempdir());
+        let [environment, system] = [environment, system].map(|made| made.expect("a temporary folder can be made"));
+        let (bin, python) = (environment.path().join("bin"), environment.path().join("lib/python3.12"));
+        for folder in [&bin, &python] {
+            std::fs::create_dir_all(folder).expect("the folder is ours");
+        }
+        for file in [bin.join("python3"), environment.path().join("pyvenv.cfg"), system.path().join("python3")] {
+            std::fs::write(file, "").expect("the folder is ours");
+        }
+        let found = |folders: &[&Path], active: &str| {
+            let path = std::env::join_paths(folders).expect("plain names");
+            let variable = |name: &str| match name {
+                "PATH" => Some(path.clone()),
+                "VIRTUAL_ENV" => Some(active.into()),
+                _ => None,
+            };
+            CudaSearchPath::new(None, &variable)
+        };
+        let wheels = SearchEntry::Wheels(python.join("site-packages/nvidia"));
+        assert_eq!(found(&[Path::new("/none"), &bin], "").all(), [SearchEntry::Loader, wheels]);
+        // Another one is the program that is started, or another environment is active.
+        assert_eq!(found(&[system.path(), &bin], "").all(), [SearchEntry::Loader]);
+        assert_eq!(found(&[&bin], "/active").all(), [SearchEntry::Loader]);
     }
 
     #[test]

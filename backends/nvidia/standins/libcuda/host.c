@@ -94,6 +94,13 @@ void close_on_host(struct module *module) {
     if (module->file) close(module->file);
 }
 
+/* The functions that CUDA's own libraries exchange beside the public ones: there are none. NVRTC asks for some. */
+int cuGetExportTable(const void **table, const void *id) {
+    (void)id;
+    *table = NULL;
+    return INVALID_VALUE;
+}
+
 int cuFuncGetParamInfo(struct symbol *function, size_t position, size_t *offset, size_t *bytes) {
     READY();
     if (!function->kernel || position >= function->kernel->parameters) return INVALID_VALUE;

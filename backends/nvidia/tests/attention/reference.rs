@@ -1,38 +1,44 @@
-//! Attention as loops in f64, and tensors in memory as a kernel finds them.
+//! Attention as loops in f64, and its tensors as a kernel finds them in memory.
 
 use byoc_nvidia::attention::{Effect, Layout, Mask, Spec};
-use byoc_nvidia_standins::cpu::Buffer;
 use byoc_plugin_api::testing::{Rng, encode, rounded};
 use byoc_plugin_api::{DType, Dim};
 
 /// Elements of some type in memory, and what they are.
 pub(crate) struct Tensor {
-    dtype: DType,
+    /// Their type.
+    pub(crate) dtype: DType,
+    /// The elements, in order.
     pub(crate) values: Vec<f64>,
 }
 
 impl Tensor {
     /// Rounds to what the type can hold.
-    pub(crate) fn new(dtype: DType, values: impl IntoIterator<Item = f64>) -> Tensor {
+    fn new(dtype: DType, values: impl IntoIterator<Item = f64>) -> Tensor {
         Tensor { dtype, values: values.into_iter().map(|value| rounded(dtype, value)).collect() }
     }
 
-    pub(crate) fn random(dtype: DType, count: usize, rng: &mut Rng) -> Tensor {
+    fn random(dtype: DType, count: usize, rng: &mut Rng) -> Tensor {
         Tensor::new(dtype, (0..count).map(|_| 4.0 * rng.f64() - 2.0))
     }
 
-    pub(crate) fn buffer(&self) -> Buffer {
-        Buffer::of(&encode(self.dtype, &self.values))
+    /// The bytes of the elements.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        encode(self.dtype, &self.values)
     }
 }
 
 /// A problem: what is computed, with sizes for the symbols, and the tensors.
 pub(crate) struct Problem<'a> {
-    pub(crate) spec: &'a Spec,
-    pub(crate) sizes: &'a dyn Fn(&Dim) -> usize,
+    spec: &'a Spec,
+    sizes: &'a dyn Fn(&Dim) -> usize,
+    /// The elements of Q and of all that shares its rows.
     pub(crate) q: Tensor,
+    /// Those of K.
     pub(crate) k: Tensor,
+    /// Those of V.
     pub(crate) v: Tensor,
+    /// Those of the mask, if there is one.
     pub(crate) mask: Option<Tensor>,
 }
 
@@ -61,6 +67,7 @@ impl Heads<'_> {
 }
 
 impl<'a> Problem<'a> {
+    /// A problem of random numbers between -2 and 2.
     pub(crate) fn random(spec: &'a Spec, sizes: &'a dyn Fn(&Dim) -> usize, rng: &mut Rng) -> Problem<'a> {
         let empty = || Tensor::new(spec.dtype, []);
         let mut problem = Problem { spec, sizes, q: empty(), k: empty(), v: empty(), mask: None };
@@ -105,6 +112,7 @@ impl<'a> Problem<'a> {
         self.heads()[3].elements((self.sizes)(&self.spec.batch))
     }
 
+    /// The result.
     pub(crate) fn solve(&self) -> Vec<f64> {
         let [q, k, v, y] = self.heads();
         let group = q.heads / k.heads;

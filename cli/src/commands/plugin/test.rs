@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use byoc_conformance::{Report, Settings, Tag, Vendor, child, supervise};
+use byoc_conformance::{Report, Settings, Share, Tag, Vendor, child, supervise};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::{Registry, SearchPath, Selected};
 use serde_json::json;
@@ -53,6 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         memory: args.memory << 20,
         reference: reference()?,
         vendor: Vendor::read(&args.case)?,
+        share: Share::ALL,
     };
     if let Some(from) = args.child {
         child(&settings, from);

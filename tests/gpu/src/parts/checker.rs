@@ -1,11 +1,13 @@
-//! The parts `correctness` and `kernels` once more, in a process under NVIDIA's memory checker, where the machine has it.
+//! Some checks of each kind once more, each in a process under a tool of NVIDIA's, where the machine has it: memcheck finds
+//! accesses to what is not allocated, racecheck threads of a block that use shared memory without a barrier between them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::Instant;
 
+use super::Scope;
 use crate::args::Part;
-use crate::fixture::{Fixture, PRODUCTS};
+use crate::check::Check;
+use crate::fixture::{BACKEND, Fixture, PRODUCTS};
 use crate::report::{Report, Result, failure};
 
 /// The program. It comes with CUDA's toolkit.
@@ -14,24 +16,50 @@ const CHECKER: &str = "compute-sanitizer";
 /// What it exits with where it found something.
 const FOUND: &str = "86";
 
-/// How many seconds it may take.
-const LIMIT: u64 = 15 * 60;
+/// How many seconds one check may take: the tools slow every access down.
+const LIMIT: u64 = 150;
 
-/// What `timeout` of coreutils exits with when the time is over.
-const OVER: i32 = 124;
+/// What is checked: the tool, the part and the beginning of the names of the checks.
+const ALL: &[(&str, Part, &str)] = &[
+    ("memcheck", Part::Probes, "a launch"),
+    ("memcheck", Part::Correctness, "residual and bias f16"),
+    ("memcheck", Part::Kernels, "compiled bias and GELU of erf f16"),
+    ("memcheck", Part::Kernels, "compiled residual tf32"),
+    ("memcheck", Part::Kernels, "compiled convolution f16"),
+    ("memcheck", Part::Tiles, "64x64x64_12 wgmma f16 short"),
+    ("memcheck", Part::Tiles, "128x128x64_6 wgmma f16 batches"),
+    ("memcheck", Part::Tiles, "128x256x64_4 wgmma f16 ring"),
+    ("memcheck", Part::Tiles, "128x64x32_5 mma f16 rows"),
+    ("memcheck", Part::Attention, "attention, head sizes 4,"),
+    ("memcheck", Part::Attention, "attention, head sizes 18,"),
+    ("memcheck", Part::Attention, "attention, masks 3,"),
+    ("racecheck", Part::Kernels, "compiled bias and GELU of erf f16"),
+    ("racecheck", Part::Tiles, "32x64x64_5 mma f16 edges"),
+    ("racecheck", Part::Attention, "attention, head sizes 4,"),
+    ("racecheck", Part::Attention, "attention, head sizes 18,"),
+    ("racecheck", Part::Attention, "attention, lengths, heads and scores 1,"),
+];
 
-pub(super) fn run(fixture: &Fixture, report: &mut Report) {
-    let Some(checker) = find() else {
-        return report.note(&format!("note  there is no {CHECKER} in PATH or CUDA_HOME/bin: memory was not checked"));
+pub(super) fn checks(scope: &Scope) -> Vec<Check> {
+    let fits = |part: Part| match part {
+        Part::Correctness => scope.has(BACKEND),
+        Part::Kernels | Part::Tiles => scope.has(PRODUCTS),
+        _ => true,
     };
-    let begin = Instant::now();
-    match start(fixture, &checker) {
-        // A process that does not end on request is killed, with another exit code.
-        Ok(output) if output.status.code() == Some(OVER) || begin.elapsed().as_secs() >= LIMIT => {
-            report.note(&format!("note  {CHECKER} was not done after {LIMIT} s: memory was checked in part"));
-        }
-        found => report.check("memory checker", found.and_then(|output| verdict(&checker, output))),
-    }
+    let check = |&(tool, part, name): &(&'static str, Part, &'static str)| {
+        let title = format!("{tool} of {}: {name}", part.name());
+        let told = title.clone();
+        let work = move |fixture: &Fixture, report: &mut Report| match find() {
+            None => report.note(&format!("note  there is no {CHECKER} in PATH or CUDA_HOME/bin: memory was not checked")),
+            Some(checker) => {
+                let found = start(fixture, &checker, tool, part, name);
+                report.check(&told, found.and_then(|output| verdict(tool, output)));
+            }
+        };
+        Check::checks(title, work).within(LIMIT)
+    };
+    let takes = |&&(_, part, name): &&(&str, Part, &str)| fits(part) && !(scope.quick && name.contains("wgmma"));
+    ALL.iter().filter(takes).map(check).collect()
 }
 
 /// Where it is.
@@ -45,31 +73,34 @@ fn find() -> Option<PathBuf> {
     all.find_map(|folder| Some(folder.join(CHECKER)).filter(|file| file.is_file()))
 }
 
-/// Small sizes, for it slows every access down. `timeout` ends the checker with all that it started.
-fn start(fixture: &Fixture, checker: &Path) -> Result<Output> {
-    let mut command = Command::new("timeout");
-    command.arg("--kill-after=10").arg(LIMIT.to_string()).arg(checker);
+/// Small sizes, where a part has such.
+fn start(fixture: &Fixture, checker: &Path, tool: &str, part: Part, name: &str) -> Result<Output> {
+    let Some(name) = super::checks(part, &fixture.args)?.into_iter().map(|check| check.name).find(|all| all.starts_with(name))
+    else {
+        return failure(format!("{} has no check '{name}'", part.name()));
+    };
+    let mut command = Command::new(checker);
     // Calls that the driver refuses are not memory errors: libraries make some to find out what there is.
-    command.args(["--tool", "memcheck", "--error-exitcode", FOUND, "--report-api-errors", "no"]);
+    command.args(["--tool", tool, "--error-exitcode", FOUND]);
+    command.args(if tool == "memcheck" { &["--report-api-errors", "no"][..] } else { &[] });
     command.arg(std::env::current_exe()?);
     command.args(fixture.plugin_arguments());
     command.args(["--device", &fixture.device.to_string(), "--seed", &fixture.seed.to_string()]);
-    command.args(["--quick", "--only", &Part::Correctness.name()]);
-    if fixture.needs(PRODUCTS).is_ok() {
-        command.args(["--only", &Part::Kernels.name()]);
-    }
-    Ok(command.output().map_err(|error| format!("cannot start {CHECKER} by timeout: {error}"))?)
+    command.args(["--only", &part.name(), "--alone", &name, "--json"]);
+    command.args((fixture.quick || matches!(part, Part::Kernels | Part::Correctness)).then_some("--quick"));
+    Ok(command.output().map_err(|error| format!("cannot start {CHECKER}: {error}"))?)
 }
 
 /// What it says at its end.
-fn verdict(checker: &Path, output: Output) -> Result<String> {
+fn verdict(tool: &str, output: Output) -> Result<String> {
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    let summary = text.lines().rev().find(|line| line.contains("ERROR SUMMARY")).unwrap_or("it gave no summary");
+    let summary = text.lines().rev().find(|line| line.contains("SUMMARY")).unwrap_or("it gave no summary");
     let summary = summary.trim_start_matches(['=', ' ']);
-    if output.status.success() && summary.ends_with(" 0 errors") {
-        return Ok(format!("{summary} ({})", checker.display()));
+    let failed = text.contains("\"ok\":false");
+    if output.status.success() && !failed && (summary.ends_with(" 0 errors") || summary.contains(": 0 hazards")) {
+        return Ok(format!("{tool}: {summary}"));
     }
-    let failed = text.lines().filter(|line| line.starts_with("FAIL") || line.starts_with("=========")).take(12);
-    failure(format!("{summary}; {}\n{}", output.status, failed.collect::<Vec<_>>().join("\n")))
+    let lines = text.lines().filter(|line| line.contains("\"ok\":false") || line.starts_with("=========")).take(12);
+    failure(format!("{summary}; {}; {}", output.status, lines.collect::<Vec<_>>().join(" / ")))
 }

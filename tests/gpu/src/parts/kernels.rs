@@ -5,10 +5,10 @@ use byoc_plugin_api::DType;
 use fastrand::Rng;
 
 use super::correctness::cases::{Case, activated, plain};
-use super::correctness::{Kind, Settings, rounds};
-use crate::fixture::{Fixture, PRODUCTS};
+use super::correctness::{Kind, Settings, check};
+use crate::check::Check;
+use crate::fixture::PRODUCTS;
 use crate::net::{Gemm, Id, Net, Op, Window};
-use crate::report::Report;
 
 /// The types, with options of the backend.
 const TYPES: [(&str, DType, Settings); 3] =
@@ -27,17 +27,11 @@ const ALL: &[Case] = &[
     activated("compiled convolution", conv, false),
 ];
 
-pub(super) fn run(fixture: &Fixture, report: &mut Report) {
-    if let Err(error) = fixture.needs(PRODUCTS) {
-        return report.check(PRODUCTS, Err(error));
-    }
-    let mut random = fixture.random("kernels");
-    for case in ALL {
-        for (name, dtype, settings) in TYPES {
-            let found = rounds(fixture, &mut random, case, &Kind { backend: PRODUCTS, dtype, settings });
-            report.check(&format!("{} {name}", case.name), found);
-        }
-    }
+pub(super) fn checks() -> Vec<Check> {
+    let kind = |case: &'static Case| {
+        TYPES.map(|(name, dtype, settings)| check(name, case, Kind { backend: PRODUCTS, dtype, settings }))
+    };
+    ALL.iter().flat_map(kind).collect()
 }
 
 /// A size that such kernels take: a multiple of 8.

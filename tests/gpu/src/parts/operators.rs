@@ -1,23 +1,36 @@
 //! Runs the conformance kit on the backends that generate kernels, as `byoc plugin test` does: every operator that they
 //! support, alone and in chains, of every type, on the device and against the host's reference kernels.
 
-use byoc_conformance::{Report as Found, Settings, Tag, Vendor};
+use byoc_conformance::{Report as Found, Settings, Share, Tag, Vendor};
 use byoc_core::plugin::Origin;
 
+use super::Scope;
+use crate::check::Check;
 use crate::fixture::{Fixture, GENERATING, HOST};
 use crate::report::{Report, Result, failure};
 
 /// The most failures that are printed.
 const TOLD: usize = 20;
 
-pub(super) fn run(fixture: &Fixture, report: &mut Report) {
-    for backend in GENERATING {
-        let found = kit(fixture, backend).and_then(|found| verdict(&found, report));
-        report.check(&format!("operators of {backend}"), found);
-    }
+/// How many processes share the models of a backend.
+const SHARES: usize = 12;
+
+pub(super) fn checks(scope: &Scope) -> Vec<Check> {
+    let count = if scope.quick { 1 } else { SHARES };
+    let shares = |backend: &'static str| (0..count).map(move |index| (backend, Share { index, count }));
+    let check = |(backend, share): (&'static str, Share)| {
+        let name = format!("operators of {backend}, share {} of {count}", share.index + 1);
+        let told = name.clone();
+        let work = move |fixture: &Fixture, report: &mut Report| {
+            let found = kit(fixture, backend, share).and_then(|found| verdict(&found, report));
+            report.check(&told, found);
+        };
+        Check::checks(name, work).within(400)
+    };
+    GENERATING.into_iter().flat_map(shares).map(check).collect()
 }
 
-fn kit(fixture: &Fixture, backend: &str) -> Result<Found> {
+fn kit(fixture: &Fixture, backend: &str, share: Share) -> Result<Found> {
     let Origin::File(plugin) = &fixture.registry.get(backend)?.origin else {
         return failure(format!("'{backend}' is not a plugin"));
     };
@@ -29,6 +42,7 @@ fn kit(fixture: &Fixture, backend: &str) -> Result<Found> {
         memory: 0,
         reference: reference.ok_or("there is no reference")?,
         vendor: Vendor::default(),
+        share,
     };
     Ok(byoc_conformance::run(&settings)?)
 }

@@ -3,21 +3,27 @@
 use byoc_core::runtime::Queueing;
 use byoc_plugin_api::DType;
 
+use crate::check::Check;
 use crate::fixture::{self, BACKEND, Compiled, Fixture, same, with_views};
 use crate::net::{Net, Op};
-use crate::report::{Report, Result, ensure};
+use crate::report::{Result, ensure};
 use crate::watch::{Activity, Poisoned};
 
-pub(super) fn run(fixture: &Fixture, report: &mut Report) {
-    let net = chain(fixture);
-    let compiled = match fixture.compile("replay", &net.onnx(), &[BACKEND], &[]) {
-        Ok(compiled) => compiled,
-        Err(error) => return report.check("compile", Err(error)),
+pub(super) fn checks() -> Vec<Check> {
+    type Found = fn(&Fixture, &Net, &Compiled) -> Result<String>;
+    let all: [(&str, Found); 4] = [
+        ("recorded and queued: same bits", bits),
+        ("one sequence is recorded", recorded),
+        ("a run does what it must, no more", steady),
+        ("inputs and outputs that stay", resident),
+    ];
+    let check = |(name, found): (&str, Found)| {
+        Check::check(name, move |fixture| {
+            let net = chain(fixture);
+            found(fixture, &net, &fixture.compile("replay", &net.onnx(), &[BACKEND], &[])?)
+        })
     };
-    report.check("recorded and queued: same bits", bits(fixture, &net, &compiled));
-    report.check("one sequence is recorded", recorded(fixture, &net, &compiled));
-    report.check("a run does what it must, no more", steady(fixture, &net, &compiled));
-    report.check("inputs and outputs that stay", resident(fixture, &net, &compiled));
+    all.map(check).into()
 }
 
 /// Three products, one after another.

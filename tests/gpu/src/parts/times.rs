@@ -1,29 +1,39 @@
-//! Benchmarks: products beside direct calls of cublasLt, an MLP, and the encoder of BERT.
+//! Benchmarks: products beside direct calls of cublasLt, an MLP, the encoder of BERT, and kernels of it alone.
 //! Everything that is timed is also checked. Times are medians of wall time on the host, the wait for the device included.
 
 pub(crate) mod bert;
 mod encoder;
 mod mlp;
 mod products;
+mod regions;
 
 use std::time::{Duration, Instant};
 
 use byoc_conformance::tensor::Tensor;
 use byoc_core::runtime::{Queueing, Session};
 
-use crate::fixture::{self, Fixture, PRODUCTS, REST, with_views};
-use crate::report::{Report, Result};
+use super::Scope;
+use crate::check::Check;
+use crate::fixture::{self, BACKEND, Fixture, PRODUCTS, REST, with_views};
+use crate::report::Result;
 
 /// Most runs for a median.
 const RUNS: usize = 200;
 
-pub(super) fn run(fixture: &Fixture, report: &mut Report) {
-    products::run(fixture, report);
-    mlp::run(fixture, report);
-    bert::run(fixture, report);
-    if fixture.needs(PRODUCTS).is_ok() && fixture.needs(REST).is_ok() {
-        encoder::run(fixture, report);
+/// Seconds that a check has: it waits until those before it were timed.
+const LIMIT: u64 = 500;
+
+pub(super) fn checks(scope: &Scope) -> Vec<Check> {
+    let mut all = products::checks(scope);
+    if scope.has(PRODUCTS) && scope.has(REST) {
+        all.extend(encoder::checks(scope));
+        all.extend(regions::checks(scope));
     }
+    if scope.has(BACKEND) && !scope.prepares {
+        all.extend(mlp::checks());
+        all.push(Check::checks("encoder of BERT with the host", bert::run));
+    }
+    all.into_iter().map(|check| check.within(LIMIT)).collect()
 }
 
 /// The heading of a table.

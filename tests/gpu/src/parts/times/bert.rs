@@ -16,6 +16,7 @@ use crate::report::{Report, Result, ensure};
 use model::{Sizes, TINY};
 
 pub(super) fn run(fixture: &Fixture, report: &mut Report) {
+    let turn = fixture.turn();
     let sizes = fixture.pick(model::BASE, TINY);
     let mut random = fixture.random("bert");
     let onnx = model::encoder(&mut random, &sizes);
@@ -25,7 +26,11 @@ pub(super) fn run(fixture: &Fixture, report: &mut Report) {
         Err(error) => return report.check("bert on the host", Err(error)),
     };
     let (output, time) = &expected;
-    let mut table = vec![[HOST.to_owned(), ms(*time)].into_iter().chain(["-"; 6].map(str::to_owned)).collect()];
+    let Sizes { layers, width, sequence, .. } = sizes;
+    let title = title(fixture, &format!("Encoder of BERT, {layers} layers of {width}, sequence of {sequence}"));
+    let columns = ["on", "ms", "in copies", "on the device", "on the host", "uploads", "downloads", "file / weights"];
+    let alone = [HOST.to_owned(), ms(*time)].into_iter().chain(["-"; 6].map(str::to_owned)).collect();
+    report.row(&title, &columns, alone);
     report.check("bert on the host", Ok(format!("{} ms", ms(*time))));
     for (name, settings) in
         [("f32", &[][..]), ("tf32", &[("cublas.math", "tf32")]), ("gelu-tanh", &[("cublas.gelu-tanh", "true")])]
@@ -33,15 +38,13 @@ pub(super) fn run(fixture: &Fixture, report: &mut Report) {
         let found = device(fixture, &onnx, &inputs, output, &sizes, settings);
         let text = found.map(|cells| {
             let text = format!("{} ms, {} copies there, {} back, {} in copies", cells[0], cells[4], cells[5], cells[1]);
-            table.push([format!("{BACKEND} {name} + {HOST}")].into_iter().chain(cells).collect());
+            let cells = [format!("{BACKEND} {name} + {HOST}")].into_iter().chain(cells).collect();
+            report.row(&title, &columns, cells);
             text
         });
         report.check(&format!("bert {name}"), text);
     }
-    let Sizes { layers, width, sequence, .. } = sizes;
-    let title = title(fixture, &format!("Encoder of BERT, {layers} layers of {width}, sequence of {sequence}"));
-    let columns = ["on", "ms", "in copies", "on the device", "on the host", "uploads", "downloads", "file / weights"];
-    report.table(&title, &columns, &table);
+    drop(turn);
 }
 
 /// The same model on the host alone: what to compare with, and how long it takes. No reference, but of other code.

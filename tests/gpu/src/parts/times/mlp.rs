@@ -4,39 +4,44 @@ use byoc_core::runtime::Queueing;
 use byoc_plugin_api::DType;
 
 use super::{close, ms, shares, title, whole_and_resident};
+use crate::check::Check;
 use crate::fixture::{self, BACKEND, Compiled, Fixture};
 use crate::net::{Net, Op, rows};
 use crate::report::{Report, Result};
 
 const BATCHES: [usize; 4] = [1, 8, 64, 256];
 
-pub(super) fn run(fixture: &Fixture, report: &mut Report) {
-    let (width, mut table) = (fixture.pick(4096, 32), Vec::new());
-    for (name, dtype, settings) in
-        [("f16", DType::F16, None), ("tf32", DType::F32, Some(("cublas.math", "tf32"))), ("f32", DType::F32, None)]
-    {
-        let net = net(fixture, dtype, width);
-        let compiled = fixture.compile("mlp", &net.onnx(), &[BACKEND], settings.as_slice());
-        let compiled = match compiled {
-            Ok(compiled) => compiled,
-            Err(error) => {
-                report.check(&format!("mlp {name}"), Err(error));
-                continue;
-            }
-        };
-        for batch in BATCHES {
-            let title = format!("mlp 4 x {width} {name}, batch {batch}");
-            let row = one(fixture, &net, &compiled, batch, settings.is_some());
-            let text = row.map(|row| {
-                let text = format!("{} ms, {} ms resident", row[0], row[1]);
-                table.push([name.to_owned(), batch.to_string()].into_iter().chain(row).collect());
-                text
-            });
-            report.check(&title, text);
-        }
+/// The types, with options of the backend.
+const TYPES: [(&str, DType, Option<(&str, &str)>); 3] =
+    [("f16", DType::F16, None), ("tf32", DType::F32, Some(("cublas.math", "tf32"))), ("f32", DType::F32, None)];
+
+pub(super) fn checks() -> Vec<Check> {
+    let check = |(name, dtype, setting)| {
+        Check::checks(format!("mlp {name}"), move |fixture, report| batches(fixture, report, name, dtype, setting))
+    };
+    TYPES.map(check).into()
+}
+
+/// All batches of a type.
+fn batches(fixture: &Fixture, report: &mut Report, name: &str, dtype: DType, setting: Option<(&str, &str)>) {
+    let width = fixture.pick(4096, 32);
+    let net = net(fixture, dtype, width);
+    let compiled = match fixture.compile("mlp", &net.onnx(), &[BACKEND], setting.as_slice()) {
+        Ok(compiled) => compiled,
+        Err(error) => return report.check(&format!("mlp {name}"), Err(error)),
+    };
+    for batch in BATCHES {
+        let row = one(fixture, &net, &compiled, batch, setting.is_some());
+        let text = row.map(|row| {
+            let text = format!("{} ms, {} ms resident", row[0], row[1]);
+            let columns =
+                ["type", "batch", "ms", "ms resident", "GB/s of weights", "in copies", "uploads", "downloads"];
+            let cells = [name.to_owned(), batch.to_string()].into_iter().chain(row).collect();
+            report.row(&title(fixture, &format!("MLP 4 x {width}")), &columns, cells);
+            text
+        });
+        report.check(&format!("mlp 4 x {width} {name}, batch {batch}"), text);
     }
-    let columns = ["type", "batch", "ms", "ms resident", "GB/s of weights", "in copies", "uploads", "downloads"];
-    report.table(&title(fixture, &format!("MLP 4 x {width}")), &columns, &table);
 }
 
 /// Four layers with bias and ReLU, with weights that keep values about as large as they are.
@@ -57,6 +62,7 @@ fn net(fixture: &Fixture, dtype: DType, width: usize) -> Net {
 fn one(fixture: &Fixture, net: &Net, compiled: &Compiled, batch: usize, tf32: bool) -> Result<Vec<String>> {
     let mut random = fixture.random("mlp inputs");
     let inputs = net.inputs(&mut random, batch);
+    let _turn = fixture.turn()?;
     let mut session = fixture.load(&fixture.registry, &compiled.path, Queueing::Recorded)?;
     let [whole, resident] = whole_and_resident(fixture, &mut session, &inputs)?;
     let found = fixture::run(&mut session, &inputs)?;
