@@ -23,9 +23,9 @@ pub(crate) fn random(dtype: DType, shape: &[i64], fill: Fill, seed: &str) -> Ten
         (_, DType::Bool) => unit.round(),
         (Fill::Positive, dtype) if dtype.is_float() => 0.25 + unit,
         (Fill::Positive, _) => 1.0 + (unit * 4.0).floor(),
-        (Fill::Any, dtype) if dtype.is_float() => unit * 2.0 - 1.0,
-        (Fill::Any, DType::U8 | DType::U16 | DType::U32 | DType::U64) => (unit * 9.0).floor(),
-        (Fill::Any, _) => (unit * 9.0).floor() - 4.0,
+        (Fill::Any | Fill::Finite, dtype) if dtype.is_float() => unit * 2.0 - 1.0,
+        (Fill::Any | Fill::Finite, DType::U8 | DType::U16 | DType::U32 | DType::U64) => (unit * 9.0).floor(),
+        (Fill::Any | Fill::Finite, _) => (unit * 9.0).floor() - 4.0,
     });
     tensor(dtype, shape, values)
 }

@@ -27,7 +27,7 @@ fn way<'a>(ops: impl Iterator<Item = &'a str>, wish: &Wish) -> Option<Vec<(&'a s
 /// The first operand of a recipe, if it may have any values.
 pub(crate) fn first(recipe: &Recipe) -> Option<&Wish> {
     match recipe.operands.first() {
-        Some(Operand::Any(wish)) => Some(wish),
+        Some(Operand::Any(wish) | Operand::Finite(wish)) => Some(wish),
         _ => None,
     }
 }

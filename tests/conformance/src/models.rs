@@ -275,9 +275,12 @@ impl<'a> Builder<'a> {
     fn operand(&mut self, form: &Form, operand: &Operand, origin: Origin) -> Option<String> {
         match (form, operand) {
             (Form::Absent, _) | (Form::Leaf { .. }, Operand::Absent) => Some(String::new()),
-            (Form::Node { .. }, Operand::Any(wish) | Operand::Positive(wish)) => self.node(form, wish),
+            (Form::Node { .. }, Operand::Any(wish) | Operand::Finite(wish) | Operand::Positive(wish)) => self.node(form, wish),
             (Form::Node { .. }, _) => None,
-            (Form::Leaf { quantized: true, name, constant }, Operand::Any(wish) | Operand::Positive(wish)) => {
+            (
+                Form::Leaf { quantized: true, name, constant },
+                Operand::Any(wish) | Operand::Finite(wish) | Operand::Positive(wish),
+            ) => {
                 self.dequantized(name.as_ref(), wish, *constant)
             }
             (Form::Leaf { quantized: true, .. }, _) => None,
@@ -308,6 +311,7 @@ impl<'a> Builder<'a> {
     fn leaf(&mut self, operand: &Operand, origin: Origin) -> String {
         let (wish, fill) = match operand {
             Operand::Any(wish) => (wish.clone(), Fill::Any),
+            Operand::Finite(wish) => (wish.clone(), Fill::Finite),
             Operand::Positive(wish) => (wish.clone(), Fill::Positive),
             Operand::Below(limit, shape) => (Wish { dtype: DType::I64, shape: shape.clone() }, Fill::Below(*limit)),
             Operand::Ints(values, shape) => return self.fixed(DType::I64, shape, values.iter().map(|&int| int as f64)),
@@ -315,7 +319,7 @@ impl<'a> Builder<'a> {
             Operand::Absent => return String::new(),
         };
         let front =
-            (origin == Origin::Front && fill == Fill::Any).then(|| front::nodes(self.starts(), &wish)).flatten();
+            (origin == Origin::Front && matches!(fill, Fill::Any | Fill::Finite)).then(|| front::nodes(self.starts(), &wish)).flatten();
         match (origin, front) {
             (Origin::Constant, _) => {
                 let name = self.fresh("w");

@@ -17,6 +17,8 @@ const IR_VERSION: i64 = 10;
 pub enum Fill {
     /// Any values: floats between -1 and 1, small integers, both booleans.
     Any,
+    /// The same, and floats are finite also where others are not.
+    Finite,
     /// Above zero.
     Positive,
     /// Indices from 0 up to and without this.

@@ -19,6 +19,8 @@ pub(crate) struct Wish {
 pub(crate) enum Operand {
     /// Any values.
     Any(Wish),
+    /// Values that are finite even where others are not: what is multiplied with padding, which some kernels leave out.
+    Finite(Wish),
     /// Values above zero.
     Positive(Wish),
     /// Indices below a limit.
@@ -180,7 +182,7 @@ fn linear(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
         ("Conv", &[batch, channels, height, width]) => with(
             vec![
                 any(*dtype, &[batch, CHANNELS, height, width]),
-                any(*dtype, &[channels, CHANNELS, 3, 3]),
+                Operand::Finite(Wish { dtype: *dtype, shape: vec![channels, CHANNELS, 3, 3] }),
                 any(*dtype, &[channels]),
             ],
             2,

@@ -70,6 +70,13 @@ impl Tiles {
         let shared = spec.dtype.unpacked_bytes() * (rows * stride.max(values) + 2 * keys * (stride + values));
         Tiles { rows, keys, threads: 2 * rows as u32, shared: shared as u32 }
     }
+
+    /// How many blocks a multiprocessor is to have at a time: four warps for each of its schedulers hide each other's waits,
+    /// where their registers are enough without local memory.
+    fn blocks(&self, spec: &Spec) -> u32 {
+        let fits = spec.dtype != DType::F32 && spec.size.max(spec.value_size) <= 64;
+        if fits { 512 / self.threads } else { 1 }
+    }
 }
 
 /// Queries of a block: fewer where there would be few blocks otherwise.
@@ -87,9 +94,15 @@ fn rows(spec: &Spec) -> usize {
 
 fn constants(spec: &Spec, tiles: &Tiles) -> String {
     let natural = spec.softcap > 0.0 || spec.mask.as_ref().is_some_and(|mask| !mask.only_hides());
-    let log2_e = std::f64::consts::LOG2_E;
-    // Without finite numbers to add, scores are of the unit in which 2 to their power is the weight.
-    let (scale, unit) = if natural { (f64::from(spec.scale), log2_e) } else { (f64::from(spec.scale) * log2_e, 1.0) };
+    let (scale, log2_e) = (f64::from(spec.scale), std::f64::consts::LOG2_E);
+    // Without finite numbers to add, scores stay as they come, and the unit in which 2 to their power is the weight has the
+    // scale in it: one multiplication with an addition makes a weight. A negative scale would turn their order around.
+    let folded = !natural && scale > 0.0;
+    let (scale, unit) = match (natural, folded) {
+        (true, _) => (scale, log2_e),
+        (_, true) => (1.0, scale * log2_e),
+        _ => (scale * log2_e, 1.0),
+    };
     let row = |layout: &Layout, size: usize| match layout {
         Layout::HeadsFirst => size,
         Layout::RowsFirst { width, .. } => *width,
@@ -102,7 +115,8 @@ fn constants(spec: &Spec, tiles: &Tiles) -> String {
     let _ = writeln!(text, "using Mask = {mask};");
     let _ = writeln!(text, "constexpr int ROWS = {}, KEYS = {};", tiles.rows, tiles.keys);
     let _ = writeln!(text, "constexpr int SIZE = {}, VALUE_SIZE = {};", spec.size, spec.value_size);
-    let _ = writeln!(text, "constexpr bool CAUSAL = {};", spec.causal);
+    let whole = spec.keys.fixed().is_some_and(|keys| keys % tiles.keys == 0);
+    let _ = writeln!(text, "constexpr bool CAUSAL = {}, FOLDED = {folded}, WHOLE_TILES = {whole};", spec.causal);
     let numbers = [("SCALE", scale as f32), ("UNIT", unit as f32), ("SOFTCAP", spec.softcap)];
     for (name, number) in numbers {
         let _ = writeln!(text, "constexpr float {name} = {};", float(number));
@@ -172,7 +186,8 @@ fn entry(spec: &Spec, name: &str) -> String {
         }
     }
     let group = spec.heads / spec.kv_heads;
-    let mut text = format!("extern \"C\" __global__ void __launch_bounds__({threads}, 1) {name}(\n");
+    let blocks = Tiles::of(spec).blocks(spec);
+    let mut text = format!("extern \"C\" __global__ void __launch_bounds__({threads}, {blocks}) {name}(\n");
     let _ = writeln!(text, "    {}) {{\n  BYOC_SHARED(shared);", parameters.join(", "));
     text += &known;
     let _ = writeln!(text, "  const i64 batch = blockIdx.z, head = blockIdx.y, kv_head = head / {group};");

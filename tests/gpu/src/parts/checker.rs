@@ -26,7 +26,7 @@ const ALL: &[(&str, Part, &str)] = &[
     ("memcheck", Part::Kernels, "compiled bias and GELU of erf f16"),
     ("memcheck", Part::Kernels, "compiled residual tf32"),
     ("memcheck", Part::Kernels, "compiled convolution f16"),
-    ("memcheck", Part::Tiles, "64x64x64_12 wgmma f16 short"),
+    ("memcheck", Part::Tiles, "64x64x64_12 wgmma f16 transposed short"),
     ("memcheck", Part::Tiles, "128x128x64_6 wgmma f16 batches"),
     ("memcheck", Part::Tiles, "128x256x64_4 wgmma f16 ring"),
     ("memcheck", Part::Tiles, "128x64x32_5 mma f16 rows"),

@@ -172,8 +172,8 @@ extern \"C\" __global__ void k_box(const __grid_constant__ Map map, int *y) {
     };
     let arguments = vec![Argument::TensorMap(map), Argument::Pointer(BufferRef::Output(0))];
     let program = program(fixture.arch(), "k_box", 64, 0, arguments, [SIDE * SIDE, 64]);
-    // Whole numbers as bits of floats, none of which is NaN or less than normal.
-    let value = |at: usize| 1 << 24 | at as i32;
+    // Floats that TF32, as which TMA reads them, has as well.
+    let value = |at: usize| 0x4000_0000 | (at as i32) << 13;
     let input: Vec<u8> = (0..SIDE * SIDE).flat_map(|at| value(at).to_ne_bytes()).collect();
     let found = Kernel::load(fixture, &program, &cubin)?.run(&[(&input, &[(SIDE * SIDE) as i64])], &[64])?;
     let expected: Vec<_> = (0..64).map(|at| value((2 + at / 8) * SIDE + 4 + at % 8)).collect();

@@ -5,7 +5,7 @@ using T = f16;
 using Mask = float;
 constexpr int ROWS = 64, KEYS = 64;
 constexpr int SIZE = 64, VALUE_SIZE = 64;
-constexpr bool CAUSAL = false;
+constexpr bool CAUSAL = false, FOLDED = false, WHOLE_TILES = false;
 constexpr float SCALE = 2e-1f;
 constexpr float UNIT = 1.442695e0f;
 constexpr float SOFTCAP = 0e0f;
@@ -125,6 +125,34 @@ constexpr int OWN_STRIDE = STRIDE > VALUE_STRIDE ? STRIDE : VALUE_STRIDE;
 constexpr bool HELD = WIDTH <= 128 && VALUES <= 128;
 constexpr int SHARED = int(sizeof(T)) * (ROWS * OWN_STRIDE + 2 * KEYS * (STRIDE + VALUE_STRIDE));
 
+// Copies tiles of keys or values, one after another: a thread has the pieces of 16 bytes of one column, a step of rows
+// apart, so that each costs one instruction. Only where the threads have whole columns.
+template <int SIZE, int PADDED, int STRIDE, i64 ROW>
+struct Columns {
+  static constexpr int CHUNKS = PADDED / 8, STEP = THREADS >= CHUNKS ? THREADS / CHUNKS : 1;
+  static constexpr bool FIT = THREADS % CHUNKS == 0 && KEYS % STEP == 0;
+  const T* from;
+  T* to;
+  int row;
+  bool inside;
+
+  __device__ __forceinline__ Columns(const T* all, T* tiles) {
+    const int column = int(threadIdx.x) % CHUNKS * 8;
+    row = int(threadIdx.x) / CHUNKS;
+    inside = SIZE == PADDED || column < SIZE;
+    from = all + row * ROW + column;
+    to = tiles + row * STRIDE + column;
+  }
+
+  // Begins to copy the next tile, of which so many rows are left.
+  __device__ __forceinline__ void next(int stage, int left) {
+#pragma unroll
+    for (int i = 0; i < KEYS; i += STEP)
+      copy_16(to + (stage * KEYS + i) * STRIDE, from + i * ROW, inside && (WHOLE_TILES || row + i < left));
+    from += KEYS * ROW;
+  }
+};
+
 struct Sums {
   float values[VALUES / 8][4];
   // The largest score of each of the two rows, and the sum of this lane's weights.
@@ -158,6 +186,11 @@ __device__ __forceinline__ void scores_of(
   }
 }
 
+// 2 to the power of what a score is above another, in the unit of weights.
+__device__ __forceinline__ float weight_of(float score, float from) {
+  return power_of_two(FOLDED ? fmaf(score, UNIT, -from * UNIT) : (score - from) * UNIT);
+}
+
 // Online softmax: makes weights of scores, and rescales the partial sums to the new largest score.
 __device__ __forceinline__ void weigh(float (&scores)[KEYS / 8][4], Sums& sums) {
 #pragma unroll
@@ -170,20 +203,22 @@ __device__ __forceinline__ void weigh(float (&scores)[KEYS / 8][4], Sums& sums) 
     largest = fmaxf(largest, exchange(largest, 2));
     // As long as all keys are hidden their weights are 0, and not NaN.
     const float from = largest == -infinite() ? 0.0f : largest;
-    const float keep = power_of_two((sums.largest[half] - from) * UNIT);
+    const float keep = weight_of(sums.largest[half], from);
     float total = sums.total[half] * keep;
 #pragma unroll
     for (int tile = 0; tile < KEYS / 8; tile++)
 #pragma unroll
       for (int i = 2 * half; i < 2 * half + 2; i++) {
-        scores[tile][i] = power_of_two((scores[tile][i] - from) * UNIT);
+        scores[tile][i] = weight_of(scores[tile][i], from);
         total += scores[tile][i];
       }
+    // After a few tiles the largest score is rarely a new one.
+    if (keep != 1.0f)
 #pragma unroll
-    for (int tile = 0; tile < VALUES / 8; tile++) {
-      sums.values[tile][2 * half] *= keep;
-      sums.values[tile][2 * half + 1] *= keep;
-    }
+      for (int tile = 0; tile < VALUES / 8; tile++) {
+        sums.values[tile][2 * half] *= keep;
+        sums.values[tile][2 * half + 1] *= keep;
+      }
     sums.total[half] = total;
     sums.largest[half] = largest;
   }
@@ -244,8 +279,17 @@ __device__ __forceinline__ void attend(
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, row = first + warp * 16 + lane / 4;
   T* own = all + warp * 16 * OWN_STRIDE;
   const int end = CAUSAL && first + ROWS < keys ? first + ROWS : keys;
+  using KeyColumns = Columns<SIZE, WIDTH, STRIDE, K_ROW>;
+  using ValueColumns = Columns<VALUE_SIZE, VALUES, VALUE_STRIDE, V_ROW>;
+  KeyColumns some_keys(k, key_tiles);
+  ValueColumns some_values(v, value_tiles);
   const auto fetch = [&](int tile) {
     const int stage = tile % 2;
+    if (KeyColumns::FIT && ValueColumns::FIT) {
+      some_keys.next(stage, keys - tile * KEYS);
+      some_values.next(stage, keys - tile * KEYS);
+      return;
+    }
     copy_rows<KEYS, SIZE, WIDTH, STRIDE, THREADS>(key_tiles + stage * KEYS * STRIDE, k, K_ROW, tile * KEYS, keys);
     copy_rows<KEYS, VALUE_SIZE, VALUES, VALUE_STRIDE, THREADS>(
         value_tiles + stage * KEYS * VALUE_STRIDE, v, V_ROW, tile * KEYS, keys);
@@ -284,7 +328,7 @@ static_assert(SHARED == 46080, "the launch gives as much");
 
 }
 
-extern "C" __global__ void __launch_bounds__(128, 1) k0(
+extern "C" __global__ void __launch_bounds__(128, 4) k0(
     const k0_parts::T* q, const k0_parts::T* k, const k0_parts::T* v, const k0_parts::Mask* mask, k0_parts::T* y, i64 queries, i64 keys) {
   BYOC_SHARED(shared);
   const i64 batch = blockIdx.z, head = blockIdx.y, kv_head = head / 1;
