@@ -7,7 +7,7 @@ mod bind;
 mod describe;
 mod lt;
 
-use byoc_nvidia::attached_domain::AttachedDomain;
+use byoc_nvidia::attached_domain::{AttachedDomain, Entered};
 use byoc_nvidia::build::search_path;
 use byoc_nvidia::domain::CudaDomain;
 use byoc_nvidia::locate::{self, Library};
@@ -49,11 +49,12 @@ impl DeviceRuntime for CublasBackend {
         let driver = locate::driver(&search_path)?;
         locate::cublaslt(&search_path, &driver)?;
         let attached = AttachedDomain::new(domain, &driver)?;
-        attached.enter()?;
+        let _entered = attached.enter()?;
         let operands = Operands::bind(&program.product, constants, &attached)?;
         let handle = Handle::of(&attached)?;
         let clock = StepClock::new(&driver)?;
-        Ok(Box::new(Loaded { state: State::Unplanned, clock, handle, operands, program, most, attached }))
+        let state = State::Unplanned;
+        Ok(Box::new(Loaded { state, clock, handle, operands, program, most, leaves: None, attached }))
     }
 
     fn open_domain(&self, ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
@@ -70,6 +71,8 @@ struct Loaded {
     program: Program,
     /// The largest workspace of a call, in bytes.
     most: u64,
+    /// Leaves the context, which `drop` enters for the fields before.
+    leaves: Option<Entered>,
     /// Dropped last, after all objects of its context.
     attached: AttachedDomain,
 }
@@ -87,7 +90,7 @@ enum State {
 impl Drop for Loaded {
     fn drop(&mut self) {
         // The fields that are dropped next need this context. If it cannot be entered, the device is lost with all of it.
-        let _ = self.attached.enter();
+        self.leaves = self.attached.enter().ok();
     }
 }
 
@@ -150,7 +153,7 @@ fn failed(program: &Program, message: &str) -> Error {
 
 impl DeviceExecutable for Loaded {
     fn plan(&mut self, inputs: &[DeviceTensor<'_>], outputs: &[DeviceTensor<'_>]) -> Result<DevicePlan, Error> {
-        self.attached.enter()?;
+        let _entered = self.attached.enter()?;
         self.state = State::Unplanned;
         let Some(problem) = self.problem(inputs, outputs)? else {
             self.state = State::Empty;
@@ -177,7 +180,7 @@ impl DeviceExecutable for Loaded {
         outputs: &[DeviceTensor<'_>],
         scratch: u64,
     ) -> Result<(), Error> {
-        self.attached.enter()?;
+        let _entered = self.attached.enter()?;
         let mut described = match std::mem::replace(&mut self.state, State::Unplanned) {
             State::Planned(described) | State::Ready(described) => described,
             State::Empty => {
@@ -196,7 +199,7 @@ impl DeviceExecutable for Loaded {
     }
 
     fn run(&mut self) -> Result<(), Error> {
-        self.attached.enter()?;
+        let _entered = self.attached.enter()?;
         self.clock.begin();
         match &self.state {
             State::Ready(described) => {
@@ -218,7 +221,7 @@ impl DeviceExecutable for Loaded {
     }
 
     fn steps(&mut self) -> Result<Vec<StepTime>, Error> {
-        self.attached.enter()?;
+        let _entered = self.attached.enter()?;
         let nodes = vec![self.program.product.node.clone()];
         let call = StepTime { kernel: "cublasLtMatmul".into(), nodes, ..StepTime::default() };
         self.clock.times(&self.attached, [call])

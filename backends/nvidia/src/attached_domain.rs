@@ -8,6 +8,7 @@ use cudarc::driver::sys::{CUcontext, CUstream};
 
 use crate::device::Device;
 use crate::locate::Driver;
+pub use crate::primary_context::Entered;
 use crate::primary_context::PrimaryContext;
 
 /// DLPack's number for devices of CUDA.
@@ -48,12 +49,12 @@ impl AttachedDomain {
         Ok(AttachedDomain { primary, stream: handles.queue.cast() })
     }
 
-    /// Makes the context current on this thread. To be called before any other call of CUDA.
+    /// Makes the context current on this thread, until the answer is dropped. To be called before any other call of CUDA.
     ///
     /// # Errors
     ///
     /// When the driver does not allow it.
-    pub fn enter(&self) -> Result<(), Error> {
+    pub fn enter(&self) -> Result<Entered, Error> {
         self.primary.enter()
     }
 

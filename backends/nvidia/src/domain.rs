@@ -49,7 +49,7 @@ impl CudaDomain {
         }
         let marks = Marks::new(&driver)?;
         let primary = PrimaryContext::retain(&driver, ordinal)?;
-        primary.enter()?;
+        let _entered = primary.enter()?;
         let made = stream::create(stream::StreamKind::NonBlocking);
         let stream = made.map_err(|cause| primary.device.failed("make a stream", cause))?;
         Ok(CudaDomain {
@@ -89,7 +89,7 @@ impl Domain for CudaDomain {
     }
 
     fn allocate(&mut self, bytes: u64) -> Result<u64, Error> {
-        self.primary.enter()?;
+        let _entered = self.primary.enter()?;
         // SAFETY: nothing is assumed of what the memory holds.
         let given = unsafe { result::malloc_sync(usize::try_from(bytes.max(1)).unwrap_or(usize::MAX)) };
         let left = match given {
@@ -103,7 +103,7 @@ impl Domain for CudaDomain {
     }
 
     unsafe fn release(&mut self, address: u64) {
-        if self.memory.contains(&address) && self.primary.enter().is_ok() {
+        if self.memory.contains(&address) && let Ok(_entered) = self.primary.enter() {
             // SAFETY: the address came from `allocate`, as it is in the list, and is not used any more.
             let freed = unsafe { result::free_sync(address) };
             // A failed free is tried again at the end.
@@ -114,7 +114,7 @@ impl Domain for CudaDomain {
     }
 
     fn allocate_host(&mut self, bytes: usize) -> Result<*mut u8, Error> {
-        self.primary.enter()?;
+        let _entered = self.primary.enter()?;
         // SAFETY: nothing is assumed of what the memory holds.
         let given = unsafe { result::malloc_host(bytes.max(1), 0) };
         let address = self.done(&format!("allocate {bytes} bytes of page-locked host memory"), given)?.cast();
@@ -123,7 +123,7 @@ impl Domain for CudaDomain {
     }
 
     unsafe fn release_host(&mut self, address: *mut u8) {
-        if self.host_memory.contains(&address) && self.primary.enter().is_ok() {
+        if self.host_memory.contains(&address) && let Ok(_entered) = self.primary.enter() {
             // SAFETY: as in `release`.
             let freed = unsafe { result::free_host(address.cast()) };
             if freed.is_ok() {
@@ -133,42 +133,42 @@ impl Domain for CudaDomain {
     }
 
     unsafe fn upload(&mut self, to: u64, from: *const u8, bytes: usize) -> Result<(), Error> {
-        self.primary.enter()?;
+        let _entered = self.primary.enter()?;
         // SAFETY: the caller vouches for both ranges until the next `synchronize`; the stream is the domain's.
         let queued = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.cast(), bytes, self.stream) }.result();
         self.done(&format!("copy {bytes} bytes from the host"), queued)
     }
 
     unsafe fn download(&mut self, to: *mut u8, from: u64, bytes: usize) -> Result<(), Error> {
-        self.primary.enter()?;
+        let _entered = self.primary.enter()?;
         // SAFETY: as in `upload`.
         let queued = unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, self.stream) }.result();
         self.done(&format!("copy {bytes} bytes to the host"), queued)
     }
 
     unsafe fn copy(&mut self, to: u64, from: u64, bytes: usize) -> Result<(), Error> {
-        self.primary.enter()?;
+        let _entered = self.primary.enter()?;
         // SAFETY: as in `upload`.
         let queued = unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream) };
         self.done(&format!("copy {bytes} bytes"), queued)
     }
 
     fn synchronize(&mut self) -> Result<(), Error> {
-        self.primary.enter()?;
+        let _entered = self.primary.enter()?;
         // SAFETY: the stream is the domain's.
         let waited = unsafe { stream::synchronize(self.stream) };
         self.done("wait for its work", waited)
     }
 
     fn mark(&mut self, number: u32) -> Result<(), Error> {
-        self.primary.enter()?;
+        let _entered = self.primary.enter()?;
         // SAFETY: the stream is the domain's, and its context is current.
         let set = unsafe { self.marks.set(number, self.stream) };
         self.done("take the time", set)
     }
 
     fn elapsed(&mut self, from: u32, to: u32) -> Result<f64, Error> {
-        self.primary.enter()?;
+        let _entered = self.primary.enter()?;
         let event = |number: u32| self.marks.get(number).ok_or_else(|| self.unknown("mark", number.into()));
         let (begin, end) = (event(from)?, event(to)?);
         // SAFETY: both are marks.
@@ -178,28 +178,28 @@ impl Domain for CudaDomain {
 
     /// CUDA wants it ended on the same thread, on which it takes no other call than those that queue work until then.
     fn begin_recording(&mut self) -> Result<(), Error> {
-        self.primary.enter()?;
+        let _entered = self.primary.enter()?;
         // SAFETY: the stream is the domain's, and its context is current.
         let begun = unsafe { self.recordings.begin(self.stream) };
         self.done("record", begun)
     }
 
     fn end_recording(&mut self) -> Result<u64, Error> {
-        self.primary.enter()?;
+        let _entered = self.primary.enter()?;
         // SAFETY: as in `begin_recording`.
         let ended = unsafe { self.recordings.end(self.stream) };
         self.done("keep the recording", ended)
     }
 
     fn replay(&mut self, recording: u64) -> Result<(), Error> {
-        self.primary.enter()?;
+        let _entered = self.primary.enter()?;
         // SAFETY: as in `begin_recording`.
         let queued = unsafe { self.recordings.replay(recording, self.stream) };
         self.done("replay a recording", queued.ok_or_else(|| self.unknown("recording", recording))?)
     }
 
     fn forget(&mut self, recording: u64) {
-        if self.primary.enter().is_ok() {
+        if let Ok(_entered) = self.primary.enter() {
             // SAFETY: as in `begin_recording`.
             unsafe { self.recordings.forget(recording, self.stream) };
         }
@@ -209,9 +209,7 @@ impl Domain for CudaDomain {
 impl Drop for CudaDomain {
     /// After a sticky error CUDA frees nothing; the rest is freed with the process.
     fn drop(&mut self) {
-        if self.primary.enter().is_err() {
-            return;
-        }
+        let Ok(_entered) = self.primary.enter() else { return };
         // SAFETY: the stream is the domain's, and its context is current. What is freed came from it, and its work is
         // over; others have left the domain.
         unsafe {

@@ -18,7 +18,7 @@ use self::arguments::{Addresses, PreparedLaunch};
 use self::constants::BoundConstant;
 use self::modules::Kernels;
 use self::sizes::Sizes;
-use crate::attached_domain::AttachedDomain;
+use crate::attached_domain::{AttachedDomain, Entered};
 use crate::build::search_path;
 use crate::device;
 use crate::domain::CudaDomain;
@@ -57,14 +57,15 @@ pub fn load_on(
     let (mut program, cubins) = Program::read(code)?;
     let driver = locate::driver(&search_path(&environment.options))?;
     let attached = AttachedDomain::new(domain, &driver)?;
-    attached.enter()?;
+    let _entered = attached.enter()?;
     let chosen = variant::choose(&program, attached.device(), backend)?;
     let variant = program.variants.swap_remove(chosen);
     let named = |error: Error| Error { message: format!("{}: {}", program.title, error.message), ..error };
     let constants = BoundConstant::all(&program.constants, constants, &attached).map_err(named)?;
     let kernels = Kernels::load(&variant, &cubins, &attached, &driver).map_err(named)?;
     let clock = StepClock::new(&driver).map_err(named)?;
-    Ok(Box::new(Loaded { state: State::Unplanned, clock, kernels, constants, program, variant, attached }))
+    let state = State::Unplanned;
+    Ok(Box::new(Loaded { state, clock, kernels, constants, program, variant, leaves: None, attached }))
 }
 
 /// A program that is ready on a device.
@@ -76,6 +77,8 @@ struct Loaded {
     program: Program,
     /// What is launched on this device.
     variant: Variant,
+    /// Leaves the context, which `drop` enters for the fields before.
+    leaves: Option<Entered>,
     /// Dropped last, after all objects of its context.
     attached: AttachedDomain,
 }
@@ -91,7 +94,7 @@ enum State {
 impl Drop for Loaded {
     fn drop(&mut self) {
         // The fields that are dropped next need this context. If it cannot be entered, the device is lost with all of it.
-        let _ = self.attached.enter();
+        self.leaves = self.attached.enter().ok();
     }
 }
 
@@ -119,7 +122,7 @@ impl DeviceExecutable for Loaded {
         outputs: &[DeviceTensor<'_>],
         scratch: u64,
     ) -> Result<(), Error> {
-        self.attached.enter()?;
+        let _entered = self.attached.enter()?;
         let sizes = match std::mem::replace(&mut self.state, State::Unplanned) {
             State::Planned(sizes) | State::Ready(sizes, _) => sizes,
             State::Unplanned => return Err(self.named(Error::new("it cannot be prepared before it is planned"))),
@@ -135,7 +138,7 @@ impl DeviceExecutable for Loaded {
     }
 
     fn run(&mut self) -> Result<(), Error> {
-        self.attached.enter()?;
+        let _entered = self.attached.enter()?;
         let State::Ready(_, ready) = &mut self.state else {
             return Err(self.named(Error::new("it cannot run before it is prepared")));
         };
@@ -151,7 +154,7 @@ impl DeviceExecutable for Loaded {
     }
 
     fn steps(&mut self) -> Result<Vec<StepTime>, Error> {
-        self.attached.enter()?;
+        let _entered = self.attached.enter()?;
         let State::Ready(sizes, _) = &self.state else { return Ok(Vec::new()) };
         let launches = sizes.work.iter().map(|work| &self.variant.launches[work.launch]);
         let steps = launches.map(|Launch { kernel, nodes, .. }| StepTime {

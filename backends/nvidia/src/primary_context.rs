@@ -45,11 +45,38 @@ impl PrimaryContext {
         kept.map(|_| ()).map_err(|cause| self.device.failed("keep its context", cause))
     }
 
-    /// Makes it current on this thread.
-    pub(crate) fn enter(&self) -> Result<(), Error> {
-        // SAFETY: it is retained, so it is a context.
-        let entered = unsafe { result::ctx::set_current(self.context) };
-        entered.map_err(|cause| self.device.failed("use its context", cause))
+    /// Makes it current on this thread, until the answer is dropped.
+    pub(crate) fn enter(&self) -> Result<Entered, Error> {
+        let enter = || {
+            let before = result::ctx::get_current()?.unwrap_or(std::ptr::null_mut());
+            if before == self.context {
+                return Ok(Entered { before: None });
+            }
+            // SAFETY: it is retained, so it is a context.
+            unsafe { result::ctx::set_current(self.context) }?;
+            Ok(Entered { before: Some(before) })
+        };
+        enter().map_err(|cause| self.device.failed("use its context", cause))
+    }
+}
+
+/// A context is current on this thread for as long as this lives. Then what was current before is so again: a program may
+/// use contexts of its own.
+#[must_use = "the context is current for as long as this lives"]
+pub struct Entered {
+    /// The context to make current again, null for none; `None` where it is the same.
+    before: Option<CUcontext>,
+}
+
+// SAFETY: a handle, which CUDA takes from any thread.
+unsafe impl Send for Entered {}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            // SAFETY: it was current when this was made, and null is none. A failure leaves this context current.
+            let _ = unsafe { result::ctx::set_current(before) };
+        }
     }
 }
 

@@ -65,7 +65,7 @@ impl Direct {
         let [m, n, k] = problem.sizes.map(|size| size as u64);
         let (x, w, bias, bytes) = (x?, w?, bias?, (m * n) as usize * problem.dtype.unpacked_bytes());
         let (y, workspace) = (gpu.domain.allocate(bytes as u64)?, gpu.domain.allocate(WORKSPACE)?);
-        gpu.enter()?;
+        let _entered = gpu.enter()?;
         let (handle, description) = (result::create_handle()?, result::create_matmul_desc(compute, Data::CUDA_R_32F)?);
         // Row-major matrices are the transposed ones, column-major.
         let layout = |columns: u64, rows: u64| result::create_matrix_layout(data, columns, rows, columns as i64);
@@ -94,7 +94,7 @@ impl Direct {
 
     /// Multiplies once, and waits.
     pub(crate) fn run(&self, gpu: &mut Gpu) -> Result<()> {
-        gpu.enter()?;
+        let _entered = gpu.enter()?;
         let ((one, zero), [of_w, of_x, of_y]) = ((1f32, 0f32), self.layouts);
         // SAFETY: handle, description, layout and algorithm are its own, addresses are of memory that they span. Row-major
         // `x w` is column-major `w' x'`: W comes first.
@@ -132,7 +132,7 @@ impl Direct {
 
     /// Gives everything back.
     pub(crate) fn end(self, gpu: &mut Gpu) -> Result<()> {
-        gpu.enter()?;
+        let _entered = gpu.enter()?;
         // SAFETY: made in `new`, destroyed once; the work was waited for.
         unsafe {
             for layout in self.layouts {

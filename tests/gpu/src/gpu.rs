@@ -1,7 +1,7 @@
 //! The device, as the suite itself uses it: its free memory, and filling memory.
 
 use byoc_core::runtime::{PortIndex, Session};
-use byoc_nvidia::attached_domain::AttachedDomain;
+use byoc_nvidia::attached_domain::{AttachedDomain, Entered};
 use byoc_nvidia::device;
 use byoc_nvidia::domain::CudaDomain;
 use byoc_nvidia::locate::{self, CudaSearchPath, Library};
@@ -45,8 +45,8 @@ impl Gpu {
         }
     }
 
-    /// Makes its context current on this thread.
-    pub(crate) fn enter(&self) -> Result<()> {
+    /// Makes its context current on this thread, until the answer is dropped.
+    pub(crate) fn enter(&self) -> Result<Entered> {
         Ok(self.attached.enter()?)
     }
 
@@ -57,7 +57,7 @@ impl Gpu {
 
     /// Bytes that are free, and all bytes, by the driver. Other processes on the device count, too.
     pub(crate) fn memory(&self) -> Result<(u64, u64)> {
-        self.enter()?;
+        let _entered = self.enter()?;
         let (free, all) = result::mem_get_info().map_err(explained)?;
         Ok((free as u64, all as u64))
     }
@@ -67,7 +67,7 @@ impl Gpu {
     /// # Safety
     /// The range is in memory of this device that is not used meanwhile.
     pub(crate) unsafe fn poison(&mut self, address: u64, bytes: u64) -> Result<()> {
-        self.enter()?;
+        let _entered = self.enter()?;
         // SAFETY: the caller answers for the range.
         unsafe { poison(address, bytes, self.stream()) }?;
         Ok(self.domain.synchronize()?)

@@ -12,8 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use byoc_conformance::tensor::Tensor;
 use byoc_core::plugin::{Origin, Registered, embedded};
 use byoc_core::runtime::{Queueing, Session};
+use byoc_nvidia::attached_domain::AttachedDomain;
 use byoc_nvidia::domain::CudaDomain;
-use byoc_nvidia::locate::CudaSearchPath;
+use byoc_nvidia::locate::{self, CudaSearchPath};
 use byoc_plugin_api::{
     ABI_VERSION, Backend, Claims, Description, DeviceConstants, DeviceExecutable, DeviceRuntime, Domain, DomainHandles,
     DomainInfo, Environment, Error, Generated, Job, Options, Pattern, Refusal, RefusalCode, Region, Runtime,
@@ -148,8 +149,10 @@ impl DeviceRuntime for Watch {
     }
 
     fn open_domain(&self, ordinal: u32, _: &Options) -> Answer<Box<dyn Domain>> {
-        let domain = CudaDomain::open(ordinal, &CudaSearchPath::of_process(None), &[])?;
-        Ok(Box::new(Watched { domain, watch: watch() }))
+        let search_path = CudaSearchPath::of_process(None);
+        let domain = CudaDomain::open(ordinal, &search_path, &[])?;
+        let attached = AttachedDomain::new(&domain.handles(), &locate::driver(&search_path)?)?;
+        Ok(Box::new(Watched { attached, domain, watch: watch() }))
     }
 }
 
@@ -188,6 +191,8 @@ impl<'a> Poisoned<'a> {
 
 /// An open domain, watched.
 struct Watched {
+    // Left before the domain is closed.
+    attached: AttachedDomain,
     domain: CudaDomain,
     watch: &'static Watch,
 }
@@ -203,7 +208,8 @@ impl Domain for Watched {
 
     fn allocate(&mut self, bytes: u64) -> Answer<u64> {
         let address = self.domain.allocate(bytes)?;
-        // SAFETY: the memory is the domain's, whose context `allocate` made current, as is the stream.
+        let _entered = self.attached.enter()?;
+        // SAFETY: the memory is the domain's, whose context is current, as is the stream.
         unsafe { gpu::poison(address, bytes, self.domain.handles().queue.cast()) }?;
         self.domain.synchronize()?;
         let mut held = self.watch.held();

@@ -193,5 +193,6 @@ fn sizes_are_parameters_once() {
     assert_eq!(sizes.0, [symbol("a"), symbol("b*2")]);
 }
 
+mod pipeline;
 mod regions;
 mod running;

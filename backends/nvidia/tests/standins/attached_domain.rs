@@ -44,8 +44,13 @@ fn share() -> Result<Vec<String>, Error> {
         };
         let outside = copy().err().map(device::explain);
         assert_eq!(outside.as_deref(), Some("CUDA_ERROR_INVALID_CONTEXT: invalid device context"));
-        attached.enter()?;
-        copy().map_err(|cause| attached.device().failed("copy", cause))
+        let entered = attached.enter()?;
+        // Where it is current already, it stays so.
+        drop(attached.enter()?);
+        copy().map_err(|cause| attached.device().failed("copy", cause))?;
+        drop(entered);
+        assert!(copy().is_err(), "no context is current, as before");
+        Ok(())
     });
     region.join().expect("it does not panic")?;
     // SAFETY: as above.
