@@ -1,15 +1,17 @@
 //! The encoder of BERT in f16, all of it on the device: products compiled for their sizes, everything else in kernels
 //! between them.
 
+use std::time::Duration;
+
 use byoc_conformance::tensor::Tensor;
-use byoc_core::runtime::{LoadOptions, Queueing, Session};
+use byoc_core::runtime::{LoadOptions, Queueing, RegionTime, Session};
 use byoc_plugin_api::DType;
 
 use super::bert::model::{self, Sizes, TINY};
 use crate::parts::Scope;
 use super::{close, ms, shares, title, whole_and_resident};
 use crate::check::{Check, Prepared};
-use crate::fixture::{self, BACKEND, Fixture, HOST, PRODUCTS, REST};
+use crate::fixture::{self, BACKEND, Compiled, Fixture, HOST, PRODUCTS, REST};
 use crate::random;
 use crate::report::{Report, Result, ensure};
 
@@ -38,7 +40,7 @@ pub(super) fn checks(scope: &Scope) -> Vec<Check> {
 
 fn timed(fixture: &Fixture, report: &mut Report, name: &str, sizes: &Sizes) {
     let columns = ["model", "ms", "ms resident", "regions", "device bytes / weights", "file / weights"];
-    let found = device(fixture, sizes).map(|cells| {
+    let found = device(fixture, sizes, name, report).map(|cells| {
         let text = format!("{} ms, {} ms resident, {} of the weights on the device", cells[0], cells[1], cells[3]);
         let cells = [name.to_owned()].into_iter().chain(cells).collect();
         report.row(&title(fixture, "Encoder of BERT, all on the device"), &columns, cells);
@@ -70,7 +72,7 @@ fn host(fixture: &Fixture, sizes: &Sizes, sentence: &Tensor) -> Result<Vec<f64>>
 }
 
 /// Cells from the second column on. The input is the same sentence again and again, so all results are those of one.
-fn device(fixture: &Fixture, sizes: &Sizes) -> Result<Vec<String>> {
+fn device(fixture: &Fixture, sizes: &Sizes, name: &str, report: &mut Report) -> Result<Vec<String>> {
     let compiled = fixture.compile("encoder", &encoder(fixture, sizes), &[PRODUCTS, BACKEND, REST, HOST], &[])?;
     fixture.ready()?;
     let sentence = sentence(fixture, sizes);
@@ -90,10 +92,47 @@ fn device(fixture: &Fixture, sizes: &Sizes) -> Result<Vec<String>> {
     // f16 keeps 11 bits, and each layer rounds what it gives to the next.
     found.chunks(expected.len()).try_for_each(|one| close(one.iter().copied(), &expected, 2e-2).map(drop))?;
     let shares = shares(fixture, &compiled, &inputs)?;
+    layer(fixture, &compiled, &inputs, sizes, name, report)?;
     let copies = (shares.uploads, shares.downloads);
     ensure(copies == (1, 1), || format!("{copies:?} copies to and from the device, for one input and one output"))?;
     let [file, held] = [compiled.bytes, held].map(|bytes| bytes as f64 / sizes.weight_bytes() as f64);
     ensure(fixture.quick || file <= 1.01, || format!("the file is {file:.4} times the weights"))?;
     ensure(fixture.quick || held <= 1.01, || format!("the device holds {held:.4} times the weights"))?;
     Ok(vec![ms(whole), ms(resident), regions.to_string(), format!("{held:.4}"), format!("{file:.4}")])
+}
+
+/// The mean time of each region of a layer, in the fastest of several runs in which the device takes times.
+fn layer(
+    fixture: &Fixture,
+    compiled: &Compiled,
+    inputs: &[Tensor],
+    sizes: &Sizes,
+    name: &str,
+    report: &mut Report,
+) -> Result<()> {
+    let mut session = fixture.load(&fixture.registry, &compiled.path, Queueing::Timed)?;
+    let mut fastest: Option<(Duration, Vec<RegionTime>)> = None;
+    for _ in 0..fixture.pick(10, 2) {
+        fixture::run(&mut session, inputs)?;
+        let times = session.times();
+        let sum = times.iter().map(|region| region.time).sum();
+        if fastest.as_ref().is_none_or(|(least, _)| sum < *least) {
+            fastest = Some((sum, times));
+        }
+    }
+    let Some((sum, times)) = fastest else { return Ok(()) };
+    let regions = times.len() / sizes.layers;
+    let columns = ["model", "region of a layer", "backend", "microseconds"];
+    let title = title(fixture, "Regions of a layer of BERT, times taken on the device");
+    for at in 0..regions {
+        let all = times.iter().skip(at).step_by(regions);
+        let micros = all.map(|region| region.time.as_secs_f64() * 1e6).sum::<f64>() / sizes.layers as f64;
+        let operators: Vec<_> = times[at].steps.iter().map(|step| step.operator.as_str()).collect();
+        let what = format!("{} {}", at + 1, operators.join(", "));
+        let cells = vec![name.to_owned(), what, times[at].backend.clone(), format!("{micros:.2}")];
+        report.row(&title, &columns, cells);
+    }
+    let cells = vec![name.to_owned(), "all layers".into(), String::new(), format!("{:.1}", sum.as_secs_f64() * 1e6)];
+    report.row(&title, &columns, cells);
+    Ok(())
 }
