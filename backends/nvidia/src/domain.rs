@@ -103,7 +103,9 @@ impl Domain for CudaDomain {
     }
 
     unsafe fn release(&mut self, address: u64) {
-        if self.memory.contains(&address) && let Ok(_entered) = self.primary.enter() {
+        if self.memory.contains(&address)
+            && let Ok(_entered) = self.primary.enter()
+        {
             // SAFETY: the address came from `allocate`, as it is in the list, and is not used any more.
             let freed = unsafe { result::free_sync(address) };
             // A failed free is tried again at the end.
@@ -123,7 +125,9 @@ impl Domain for CudaDomain {
     }
 
     unsafe fn release_host(&mut self, address: *mut u8) {
-        if self.host_memory.contains(&address) && let Ok(_entered) = self.primary.enter() {
+        if self.host_memory.contains(&address)
+            && let Ok(_entered) = self.primary.enter()
+        {
             // SAFETY: as in `release`.
             let freed = unsafe { result::free_host(address.cast()) };
             if freed.is_ok() {

@@ -275,14 +275,14 @@ impl<'a> Builder<'a> {
     fn operand(&mut self, form: &Form, operand: &Operand, origin: Origin) -> Option<String> {
         match (form, operand) {
             (Form::Absent, _) | (Form::Leaf { .. }, Operand::Absent) => Some(String::new()),
-            (Form::Node { .. }, Operand::Any(wish) | Operand::Finite(wish) | Operand::Positive(wish)) => self.node(form, wish),
+            (Form::Node { .. }, Operand::Any(wish) | Operand::Finite(wish) | Operand::Positive(wish)) => {
+                self.node(form, wish)
+            }
             (Form::Node { .. }, _) => None,
             (
                 Form::Leaf { quantized: true, name, constant },
                 Operand::Any(wish) | Operand::Finite(wish) | Operand::Positive(wish),
-            ) => {
-                self.dequantized(name.as_ref(), wish, *constant)
-            }
+            ) => self.dequantized(name.as_ref(), wish, *constant),
             (Form::Leaf { quantized: true, .. }, _) => None,
             (Form::Leaf { name: None, .. }, _) => Some(self.leaf(operand, origin)),
             (Form::Leaf { name: Some(name), .. }, _) => match self.bound.get(name) {
@@ -318,8 +318,9 @@ impl<'a> Builder<'a> {
             Operand::Number(value, dtype) => return self.fixed(*dtype, &[], [*value]),
             Operand::Absent => return String::new(),
         };
-        let front =
-            (origin == Origin::Front && matches!(fill, Fill::Any | Fill::Finite)).then(|| front::nodes(self.starts(), &wish)).flatten();
+        let front = (origin == Origin::Front && matches!(fill, Fill::Any | Fill::Finite))
+            .then(|| front::nodes(self.starts(), &wish))
+            .flatten();
         match (origin, front) {
             (Origin::Constant, _) => {
                 let name = self.fresh("w");

@@ -22,7 +22,7 @@ pub(crate) struct Check {
 
 impl Check {
     /// One check.
-    pub(crate) fn check(name: impl Into<String>, check: impl FnOnce(&Fixture) -> Result<String> + 'static) -> Check {
+    pub(crate) fn one(name: impl Into<String>, check: impl FnOnce(&Fixture) -> Result<String> + 'static) -> Check {
         let name = name.into();
         let told = name.clone();
         let work: Work = Box::new(move |fixture, report| {
@@ -34,7 +34,7 @@ impl Check {
     }
 
     /// Several checks, which have names of their own.
-    pub(crate) fn checks(name: impl Into<String>, work: impl FnOnce(&Fixture, &mut Report) + 'static) -> Check {
+    pub(crate) fn several(name: impl Into<String>, work: impl FnOnce(&Fixture, &mut Report) + 'static) -> Check {
         Check { name: name.into(), limit: LIMIT, work: Box::new(work) }
     }
 

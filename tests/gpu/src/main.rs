@@ -6,6 +6,7 @@ mod check;
 mod direct;
 mod fixture;
 mod gpu;
+mod kernel;
 mod net;
 mod parts;
 mod processes;
@@ -100,7 +101,10 @@ fn all(args: &Args, seed: u64, report: &mut Report) -> Result<()> {
 fn part(part: Part, args: &Args, seed: u64, report: &mut Report) -> Result<()> {
     let mut checks = match parts::checks(part, args) {
         Ok(checks) => checks,
-        Err(error) => return Ok(report.check(&part.name(), Err(error))),
+        Err(error) => {
+            report.check(&part.name(), Err(error));
+            return Ok(());
+        }
     };
     if part != Part::Environment && !args.case.is_empty() {
         checks.retain(|check| args.case.iter().any(|text| check.name.contains(text.as_str())));
@@ -111,7 +115,8 @@ fn part(part: Part, args: &Args, seed: u64, report: &mut Report) -> Result<()> {
     }
     let needs_cublaslt = args.prepare.is_none() && part.needs_cublaslt() && !checks.is_empty();
     if let Some(Err(error)) = needs_cublaslt.then(gpu::cublaslt) {
-        return Ok(report.check(&part.name(), Err(error)));
+        report.check(&part.name(), Err(error));
+        return Ok(());
     }
     let turn = tempfile::NamedTempFile::new()?;
     let job = |check: Check| Job {

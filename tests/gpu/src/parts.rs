@@ -53,7 +53,7 @@ pub(crate) fn checks(part: Part, args: &Args) -> Result<Vec<Check>> {
         Part::Operators => GENERATING.iter().try_for_each(|backend| scope.needs(backend))?,
         Part::Environment | Part::Probes | Part::Attention | Part::Times | Part::Checker => {}
     }
-    let one = |name: &str, work: fn(&fixture::Fixture, &mut crate::report::Report)| vec![Check::checks(name, work)];
+    let one = |name: &str, work: fn(&fixture::Fixture, &mut crate::report::Report)| vec![Check::several(name, work)];
     Ok(match part {
         Part::Environment => one("environment", environment::run),
         Part::Probes => probes::checks(&scope),

@@ -204,7 +204,10 @@ mod tests {
         assert!(!report.take_over("CUDA says something") && !report.take_over(r#"{"checks":3}"#));
         assert_eq!((report.checks, report.failures), (2, 1));
         let [table] = &report.tables[..] else { panic!("{} tables", report.tables.len()) };
-        assert_eq!((&*table.title, table.columns.len(), &table.rows[1][..]), ("times", 2, &["b".into(), "2".into()][..]));
+        assert_eq!(
+            (&*table.title, table.columns.len(), &table.rows[1][..]),
+            ("times", 2, &["b".into(), "2".into()][..])
+        );
     }
 
     #[test]

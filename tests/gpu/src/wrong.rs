@@ -127,6 +127,8 @@ mod tests {
     #[test]
     fn what_was_never_written_is_nan() {
         let found = told(1, &[(f64::NAN, 1.0, f64::NAN), (1.0, 1.0, 0.0)]);
-        assert!(found.is_err_and(|text| text.starts_with("1 of 2 elements are NaN; rows 0 to 0, columns 0 to 0; by row")));
+        assert!(
+            found.is_err_and(|text| text.starts_with("1 of 2 elements are NaN; rows 0 to 0, columns 0 to 0; by row"))
+        );
     }
 }

@@ -95,7 +95,10 @@ fn generated_kernels_are_right() {
 fn tiles_and_attention_are_right() {
     let text = generated_passes(&["tiles", "attention"]);
     assert!(text.contains("ok    16x128x64_4 mma f16 edges"), "{text}");
-    assert!(text.lines().any(|line| line.starts_with("ok    attention, masks 1, f16 2/2 heads of 32/32, 50 x 77")), "{text}");
+    assert!(
+        text.lines().any(|line| line.starts_with("ok    attention, masks 1, f16 2/2 heads of 32/32, 50 x 77")),
+        "{text}"
+    );
 }
 
 #[test]

@@ -61,6 +61,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("tests/conformance/src/tensor.rs", "views of test data"),
     ("tests/gpu/src/direct.rs", "calls of cublasLt"),
     ("tests/gpu/src/gpu.rs", "filling memory of a device"),
+    ("tests/gpu/src/kernel.rs", "buffers of a kernel that is run without core"),
     ("tests/gpu/src/watch.rs", "a domain, and filling its memory"),
     ("tests/plugins/hostile/src/lib.rs", "a plugin that crashes"),
     ("tests/plugins/simdev/src", "a device that copies from and to the host"),

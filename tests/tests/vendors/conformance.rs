@@ -201,7 +201,8 @@ fn the_library_runs_in_the_caller() {
     };
     let mut names: Vec<_> = (0..3).flat_map(share).map(|case| case.name).collect();
     let mut all: Vec<_> = report.cases.iter().map(|case| case.name.clone()).collect();
-    (names.sort(), all.sort());
+    names.sort();
+    all.sort();
     assert_eq!(names, all);
     let none = Settings { share: Share { index: 3, count: 3 }, ..settings };
     let error = byoc_conformance::run(&none).err().map(|error| error.message);

@@ -71,11 +71,12 @@ impl Tiles {
         Tiles { rows, keys, threads: 2 * rows as u32, shared: shared as u32 }
     }
 
-    /// How many blocks a multiprocessor is to have at a time: four warps for each of its schedulers hide each other's waits,
-    /// where their registers are enough without local memory.
+    /// How many blocks a multiprocessor is to have at a time. Four warps for each of its schedulers hide each other's waits,
+    /// where their 128 registers are enough: for small heads whose scores are only multiplied.
     fn blocks(&self, spec: &Spec) -> u32 {
-        let fits = spec.dtype != DType::F32 && spec.size.max(spec.value_size) <= 64;
-        if fits { 512 / self.threads } else { 1 }
+        let is_small = spec.dtype != DType::F32 && spec.size.max(spec.value_size) <= 64;
+        let is_plain = spec.mask.is_none() && spec.softcap == 0.0;
+        if is_small && is_plain { 512 / self.threads } else { 1 }
     }
 }
 
@@ -115,8 +116,11 @@ fn constants(spec: &Spec, tiles: &Tiles) -> String {
     let _ = writeln!(text, "using Mask = {mask};");
     let _ = writeln!(text, "constexpr int ROWS = {}, KEYS = {};", tiles.rows, tiles.keys);
     let _ = writeln!(text, "constexpr int SIZE = {}, VALUE_SIZE = {};", spec.size, spec.value_size);
-    let whole = spec.keys.fixed().is_some_and(|keys| keys % tiles.keys == 0);
-    let _ = writeln!(text, "constexpr bool CAUSAL = {}, FOLDED = {folded}, WHOLE_TILES = {whole};", spec.causal);
+    let _ = writeln!(text, "constexpr bool CAUSAL = {};", spec.causal);
+    if spec.dtype != DType::F32 {
+        let whole = spec.keys.fixed().is_some_and(|keys| keys % tiles.keys == 0);
+        let _ = writeln!(text, "constexpr bool FOLDED = {folded}, WHOLE_TILES = {whole};");
+    }
     let numbers = [("SCALE", scale as f32), ("UNIT", unit as f32), ("SOFTCAP", spec.softcap)];
     for (name, number) in numbers {
         let _ = writeln!(text, "constexpr float {name} = {};", float(number));

@@ -78,7 +78,8 @@ fn laid_out(view: &TensorView<'_>, shape: &[i64], strides: &[i64]) -> Result<Opt
     }
     let (elements, size) = (row_major_bytes(view)?, view.dtype().unpacked_bytes());
     // The view is of bytes that exist, so its own last index is one that can be counted.
-    let last: i64 = shape.iter().zip(strides).filter(|(size, _)| **size > 1).map(|(size, stride)| (size - 1) * stride).sum();
+    let last: i64 =
+        shape.iter().zip(strides).filter(|(size, _)| **size > 1).map(|(size, stride)| (size - 1) * stride).sum();
     let mut bytes = vec![0; (usize::try_from(last).unwrap_or_default() + 1) * size];
     let mut index = vec![0i64; shape.len()];
     for element in elements.chunks_exact(size) {

@@ -14,7 +14,7 @@ use byoc_plugin_api::{DType, Dim};
 use self::reference::Problem;
 use crate::check::Check;
 use crate::fixture::Fixture;
-use crate::parts::probes::{Kernel, compiled};
+use crate::kernel::{Kernel, compiled};
 use crate::report::Result;
 use crate::wrong::Wrong;
 
@@ -26,7 +26,7 @@ pub(super) fn checks() -> Vec<Check> {
         let numbered = cases().into_iter().enumerate();
         numbered.map(move |(at, spec)| {
             let name = format!("attention, {list} {}, {}", at + 1, title(&spec));
-            Check::check(name.clone(), move |fixture| check(fixture, &name, &spec))
+            Check::one(name.clone(), move |fixture| check(fixture, &name, &spec))
         })
     };
     cases::ALL.into_iter().flat_map(of).collect()

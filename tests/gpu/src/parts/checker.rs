@@ -50,13 +50,15 @@ pub(super) fn checks(scope: &Scope) -> Vec<Check> {
         let title = format!("{tool} of {}: {name}", part.name());
         let told = title.clone();
         let work = move |fixture: &Fixture, report: &mut Report| match find() {
-            None => report.note(&format!("note  there is no {CHECKER} in PATH or CUDA_HOME/bin: memory was not checked")),
+            None => {
+                report.note(&format!("note  there is no {CHECKER} in PATH or CUDA_HOME/bin: memory was not checked"))
+            }
             Some(checker) => {
                 let found = start(fixture, &checker, tool, part, name);
                 report.check(&told, found.and_then(|output| verdict(tool, output)));
             }
         };
-        Check::checks(title, work).within(LIMIT)
+        Check::several(title, work).within(LIMIT)
     };
     let takes = |&&(_, part, name): &&(&str, Part, &str)| fits(part) && !(scope.quick && name.contains("wgmma"));
     ALL.iter().filter(takes).map(check).collect()
@@ -75,7 +77,8 @@ fn find() -> Option<PathBuf> {
 
 /// Small sizes, where a part has such.
 fn start(fixture: &Fixture, checker: &Path, tool: &str, part: Part, name: &str) -> Result<Output> {
-    let Some(name) = super::checks(part, &fixture.args)?.into_iter().map(|check| check.name).find(|all| all.starts_with(name))
+    let Some(name) =
+        super::checks(part, &fixture.args)?.into_iter().map(|check| check.name).find(|all| all.starts_with(name))
     else {
         return failure(format!("{} has no check '{name}'", part.name()));
     };

@@ -52,7 +52,7 @@ pub(super) fn checks(scope: &Scope) -> Vec<Check> {
 /// The check of a case with elements of a kind.
 pub(super) fn check(of: &str, case: &'static Case, kind: Kind) -> Check {
     let name = format!("{} {of}", case.name);
-    Check::check(name.clone(), move |fixture| rounds(fixture, &mut fixture.random(&name), case, &kind))
+    Check::one(name.clone(), move |fixture| rounds(fixture, &mut fixture.random(&name), case, &kind))
 }
 
 /// How a case is computed.

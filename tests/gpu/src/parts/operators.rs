@@ -25,7 +25,7 @@ pub(super) fn checks(scope: &Scope) -> Vec<Check> {
             let found = kit(fixture, backend, share).and_then(|found| verdict(&found, report));
             report.check(&told, found);
         };
-        Check::checks(name, work).within(400)
+        Check::several(name, work).within(400)
     };
     GENERATING.into_iter().flat_map(shares).map(check).collect()
 }

@@ -1,103 +1,41 @@
 //! The first things to know of a device: that a launch of the driver's API runs, that a copy by TMA brings what it should, and
 //! that the smallest product by tensor cores is right. Where these fail, what fails later needs no other explanation.
 
-use byoc_nvidia::compile::{Cache, Needs, Request, Toolchain};
-use byoc_nvidia::launch;
 use byoc_nvidia::locate::{self, CudaSearchPath};
 use byoc_nvidia::program::{Argument, BufferRef, Launch, Program, Tensor, TensorMap, Variant};
-use byoc_plugin_api::{
-    DType, DeviceConstants, DeviceExecutable, DeviceTensor, Dim, Domain, Environment, Options,
-};
+use byoc_plugin_api::{DType, Dim};
 
 use super::Scope;
 use crate::check::Check;
 use crate::fixture::{Fixture, PRODUCTS};
-use crate::gpu::POISON;
+use crate::kernel::{Kernel, compiled};
 use crate::net::{Allowed, Net, Op};
-use crate::report::{Result, ensure, failure};
+use crate::report::{Result, ensure};
 
 pub(super) fn checks(scope: &Scope) -> Vec<Check> {
-    let mut all = vec![Check::check("a launch", launched)];
+    let mut all = vec![Check::one("a launch", launched)];
     // Stand-ins have neither.
     if !scope.quick {
-        all.push(Check::check("a copy by TMA", copied));
-        all.push(Check::check("a product by wgmma", |fixture| multiplied(fixture, "64x64x64_12 wgmma")));
+        all.push(Check::one("a copy by TMA", copied));
+        all.push(Check::one("a product by wgmma", |fixture| multiplied(fixture, "64x64x64_12 wgmma")));
     }
     if scope.has(PRODUCTS) {
-        all.push(Check::check("a product by mma", |fixture| multiplied(fixture, "32x64x64_5 mma")));
+        all.push(Check::one("a product by mma", |fixture| multiplied(fixture, "32x64x64_5 mma")));
     }
     if !scope.prepares {
-        all.push(Check::check("sizes of parameters", |_| parameters()));
+        all.push(Check::one("sizes of parameters", |_| parameters()));
     }
     all
 }
 
-/// The machine code of a source for that architecture, from the cache or compiled now.
-pub(super) fn compiled(name: &str, text: &str, arch: &str, cutlass: bool) -> Result<Vec<u8>> {
-    let toolchain = Toolchain::find(&CudaSearchPath::of_process(None))?;
-    let needs = Needs { cutlass, ..Needs::default() };
-    let request = Request { name, source: text, arch: arch.parse()?, options: &[], needs, memory: 0 };
-    Ok(toolchain.compile(&request, &Cache::of_process())?.bytes)
-}
-
-/// A program on the device, without core: it owns its buffers.
-pub(super) struct Kernel<'a> {
-    fixture: &'a Fixture,
-    executable: Box<dyn DeviceExecutable>,
-    inputs: Vec<Tensor>,
-    outputs: Vec<Tensor>,
-}
-
-impl<'a> Kernel<'a> {
-    /// Loads a program that has no constants.
-    pub(super) fn load(fixture: &'a Fixture, program: &Program, cubin: &[u8]) -> Result<Kernel<'a>> {
-        let mut code = Vec::new();
-        program.write(&[cubin], &mut code)?;
-        let environment = Environment { threads: 1, options: Options::default() };
-        let constants = DeviceConstants::new(Vec::new());
-        let handles = fixture.gpu().domain.handles();
-        let executable = launch::load_on("cuda", &code, &constants, &environment, &handles)?;
-        Ok(Kernel { fixture, executable, inputs: program.inputs.clone(), outputs: program.outputs.clone() })
-    }
-
-    /// Runs once on inputs of these bytes and shapes: the bytes of the only output, which was NaN before.
-    pub(super) fn run(&mut self, inputs: &[(&[u8], &[i64])], shape: &[i64]) -> Result<Vec<u8>> {
-        let mut gpu = self.fixture.gpu();
-        let [output] = &self.outputs[..] else { return failure("a program of one output") };
-        let bytes = shape.iter().product::<i64>() as usize * output.dtype.unpacked_bytes();
-        let mut addresses = Vec::new();
-        for (data, _) in inputs {
-            let address = gpu.domain.allocate(data.len().max(1) as u64)?;
-            // SAFETY: both are of so many bytes, which stay until the queue was waited for.
-            unsafe { gpu.domain.upload(address, data.as_ptr(), data.len()) }?;
-            addresses.push(address);
-        }
-        let to = gpu.domain.allocate(bytes.max(1) as u64)?;
-        // SAFETY: it was allocated just now.
-        unsafe { gpu.poison(to, bytes as u64) }?;
-        let shaped = self.inputs.iter().zip(inputs).zip(&addresses);
-        let inputs: Vec<_> = shaped
-            .map(|((known, (_, shape)), &address)| DeviceTensor { address, dtype: known.dtype, shape })
-            .collect();
-        let outputs = [DeviceTensor { address: to, dtype: output.dtype, shape }];
-        let scratch = self.executable.plan(&inputs, &outputs)?.scratch;
-        ensure(scratch == 0, || format!("{scratch} bytes of scratch memory"))?;
-        self.executable.prepare(&inputs, &outputs, 0)?;
-        self.executable.run()?;
-        gpu.domain.synchronize()?;
-        let mut found = vec![POISON; bytes];
-        // SAFETY: both are of so many bytes, and the copy is waited for.
-        unsafe { gpu.domain.download(found.as_mut_ptr(), to, bytes) }?;
-        gpu.domain.synchronize()?;
-        for address in addresses.into_iter().chain([to]) {
-            // SAFETY: it was allocated above, and the work was waited for.
-            unsafe { gpu.domain.release(address) };
-        }
-        Ok(found)
-    }
-}
-
-fn program(arch: &str, kernel: &str, threads: u32, shared: u32, arguments: Vec<Argument>, sizes: [usize; 2]) -> Program {
+fn program(
+    arch: &str,
+    kernel: &str,
+    threads: u32,
+    shared: u32,
+    arguments: Vec<Argument>,
+    sizes: [usize; 2],
+) -> Program {
     let tensor = |size: usize| Tensor { dtype: DType::I32, shape: vec![Dim::Fixed(size)] };
     let launch = Launch {
         cubin: 0,

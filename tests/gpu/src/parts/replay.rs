@@ -18,7 +18,7 @@ pub(super) fn checks() -> Vec<Check> {
         ("inputs and outputs that stay", resident),
     ];
     let check = |(name, found): (&str, Found)| {
-        Check::check(name, move |fixture| {
+        Check::one(name, move |fixture| {
             let net = chain(fixture);
             found(fixture, &net, &fixture.compile("replay", &net.onnx(), &[BACKEND], &[])?)
         })

@@ -108,7 +108,7 @@ pub(super) fn checks(scope: &Scope) -> Vec<Check> {
     }
     // wgmma is for one architecture, which stand-ins do not run.
     specs.retain(|spec| !spec.tile.wgmma || !scope.quick);
-    specs.into_iter().map(|spec| Check::check(spec.name(), move |fixture| spec.check(fixture))).collect()
+    specs.into_iter().map(|spec| Check::one(spec.name(), move |fixture| spec.check(fixture))).collect()
 }
 
 impl Spec {

@@ -31,7 +31,7 @@ pub(super) fn checks(scope: &Scope) -> Vec<Check> {
     }
     if scope.has(BACKEND) && !scope.prepares {
         all.extend(mlp::checks());
-        all.push(Check::checks("encoder of BERT with the host", bert::run));
+        all.push(Check::several("encoder of BERT with the host", bert::run));
     }
     all.into_iter().map(|check| check.within(LIMIT)).collect()
 }

@@ -5,7 +5,7 @@ using T = float;
 using Mask = u8;
 constexpr int ROWS = 16, KEYS = 32;
 constexpr int SIZE = 32, VALUE_SIZE = 32;
-constexpr bool CAUSAL = false, FOLDED = false, WHOLE_TILES = false;
+constexpr bool CAUSAL = false;
 constexpr float SCALE = 2e-1f;
 constexpr float UNIT = 1.442695e0f;
 constexpr float SOFTCAP = 0e0f;

@@ -8,10 +8,10 @@ use byoc_core::runtime::{LoadOptions, Queueing, RegionTime, Session};
 use byoc_plugin_api::DType;
 
 use super::bert::model::{self, Sizes, TINY};
-use crate::parts::Scope;
 use super::{close, ms, shares, title, whole_and_resident};
 use crate::check::{Check, Prepared};
 use crate::fixture::{self, BACKEND, Compiled, Fixture, HOST, PRODUCTS, REST};
+use crate::parts::Scope;
 use crate::random;
 use crate::report::{Report, Result, ensure};
 
@@ -24,16 +24,16 @@ fn all(scope: &Scope) -> Vec<(&'static str, Sizes)> {
         return [1, 3].map(|batch| ("tiny", Sizes { dtype: DType::F16, batch, ..TINY })).into();
     }
     let base = ("BERT-base", Sizes { dtype: DType::F16, ..model::BASE });
-    let large = [128, 512].into_iter().flat_map(|sequence| {
-        BATCHES.map(|batch| ("BERT-large", Sizes { sequence, batch, ..model::LARGE }))
-    });
+    let large = [128, 512]
+        .into_iter()
+        .flat_map(|sequence| BATCHES.map(|batch| ("BERT-large", Sizes { sequence, batch, ..model::LARGE })));
     [base].into_iter().chain(large).collect()
 }
 
 pub(super) fn checks(scope: &Scope) -> Vec<Check> {
     let check = |(name, sizes): (&str, Sizes)| {
         let name = format!("{name} f16, sequence of {}, batch {}", sizes.sequence, sizes.batch);
-        Check::checks(name.clone(), move |fixture, report| timed(fixture, report, &name, &sizes))
+        Check::several(name.clone(), move |fixture, report| timed(fixture, report, &name, &sizes))
     };
     all(scope).into_iter().map(check).collect()
 }

@@ -11,19 +11,22 @@ use crate::report::{Report, Result};
 
 const BATCHES: [usize; 4] = [1, 8, 64, 256];
 
+/// An option of a backend, as (`backend.key`, value).
+type Setting = Option<(&'static str, &'static str)>;
+
 /// The types, with options of the backend.
-const TYPES: [(&str, DType, Option<(&str, &str)>); 3] =
+const TYPES: [(&str, DType, Setting); 3] =
     [("f16", DType::F16, None), ("tf32", DType::F32, Some(("cublas.math", "tf32"))), ("f32", DType::F32, None)];
 
 pub(super) fn checks() -> Vec<Check> {
     let check = |(name, dtype, setting)| {
-        Check::checks(format!("mlp {name}"), move |fixture, report| batches(fixture, report, name, dtype, setting))
+        Check::several(format!("mlp {name}"), move |fixture, report| batches(fixture, report, name, dtype, setting))
     };
     TYPES.map(check).into()
 }
 
 /// All batches of a type.
-fn batches(fixture: &Fixture, report: &mut Report, name: &str, dtype: DType, setting: Option<(&str, &str)>) {
+fn batches(fixture: &Fixture, report: &mut Report, name: &str, dtype: DType, setting: Setting) {
     let width = fixture.pick(4096, 32);
     let net = net(fixture, dtype, width);
     let compiled = match fixture.compile("mlp", &net.onnx(), &[BACKEND], setting.as_slice()) {

@@ -8,12 +8,12 @@ use byoc_core::runtime::{Queueing, Session};
 use byoc_plugin_api::DType;
 
 use super::{close, medians, ms, title};
-use crate::parts::Scope;
-use crate::direct::{Direct, Problem};
 use crate::check::{Check, Prepared};
+use crate::direct::{Direct, Problem};
 use crate::fixture::{self, BACKEND, Fixture, PRODUCTS, with_views};
 use crate::gpu::Gpu;
 use crate::net::{Net, Op, rows};
+use crate::parts::Scope;
 use crate::report::{Report, Result};
 
 /// How much slower than the direct call cublas may be in f16 and bf16, at the largest size.
@@ -59,7 +59,8 @@ struct Row {
 pub(super) fn checks(scope: &Scope) -> Vec<Check> {
     // What cublas runs needs no compiler.
     let taken = all(scope).into_iter().filter(|timed| !scope.prepares || timed.backend == PRODUCTS);
-    let check = |timed: Timed| Check::checks(timed.name.clone(), move |fixture, report| beside(fixture, report, &timed));
+    let check =
+        |timed: Timed| Check::several(timed.name.clone(), move |fixture, report| beside(fixture, report, &timed));
     taken.map(check).collect()
 }
 

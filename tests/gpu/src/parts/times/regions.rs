@@ -30,7 +30,7 @@ struct Timed {
 const ROWS: usize = 131_072;
 
 pub(super) fn checks(scope: &Scope) -> Vec<Check> {
-    let check = |timed: Timed| Check::checks(timed.name.clone(), move |fixture, report| row(fixture, report, &timed));
+    let check = |timed: Timed| Check::several(timed.name.clone(), move |fixture, report| row(fixture, report, &timed));
     all(scope).into_iter().map(check).collect()
 }
 
@@ -41,7 +41,10 @@ fn all(scope: &Scope) -> Vec<Timed> {
         let elements = shape.iter().product::<usize>() as f64;
         let causal = causal == 1;
         Timed {
-            name: format!("attention of {batch} x 16 heads of {size}, {sequence} x {sequence}{}", if causal { ", causal" } else { "" }),
+            name: format!(
+                "attention of {batch} x 16 heads of {size}, {sequence} x {sequence}{}",
+                if causal { ", causal" } else { "" }
+            ),
             backend: PRODUCTS,
             op: "Attention",
             attributes: vec![("is_causal".into(), Attribute::Int(i64::from(causal)))],
@@ -57,12 +60,32 @@ fn all(scope: &Scope) -> Vec<Timed> {
     };
     let sizes: &[[usize; 4]] = match scope.quick {
         true => &[[1, 40, 32, 0]],
-        false => &[[32, 128, 64, 0], [8, 512, 64, 0], [32, 512, 64, 0], [4, 2048, 64, 0], [1, 4096, 64, 0], [1, 4096, 128, 0], [1, 4096, 128, 1]],
+        false => &[
+            [32, 128, 64, 0],
+            [8, 512, 64, 0],
+            [32, 512, 64, 0],
+            [4, 2048, 64, 0],
+            [1, 4096, 64, 0],
+            [1, 4096, 128, 0],
+            [1, 4096, 128, 1],
+        ],
     };
     let mut all: Vec<_> = sizes.iter().copied().map(attention).collect();
     all.push(moved("sum of rows of 1024", "Add", vec![], 2, vec![rows, 1024]));
-    all.push(moved("softmax of rows of 1024", "Softmax", vec![("axis".into(), Attribute::Int(-1))], 1, vec![rows, 1024]));
-    all.push(moved("transpose of 1024 x 1024", "Transpose", vec![ints("perm", &[0, 2, 1])], 1, vec![rows / 64, 1024, 64]));
+    all.push(moved(
+        "softmax of rows of 1024",
+        "Softmax",
+        vec![("axis".into(), Attribute::Int(-1))],
+        1,
+        vec![rows, 1024],
+    ));
+    all.push(moved(
+        "transpose of 1024 x 1024",
+        "Transpose",
+        vec![ints("perm", &[0, 2, 1])],
+        1,
+        vec![rows / 64, 1024, 64],
+    ));
     all
 }
 
