@@ -171,13 +171,14 @@ impl Diagnostic {
 
 /// A file beside a path that is not there whose name is a slip of the finger away.
 fn near(path: &Path) -> Option<PathBuf> {
-    const SLIPS: usize = 2;
     let name = path.file_name()?.to_str()?;
+    // In a short name two slips make any other name of it.
+    let slips = (name.chars().count() / 4).clamp(1, 2);
     let parent = path.parent()?;
     let dir = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     let names = std::fs::read_dir(dir).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let near =
-        names.map(|other| (strsim::levenshtein(name, &other), other)).filter(|(slips, _)| *slips <= SLIPS).min()?;
+        names.map(|other| (strsim::levenshtein(name, &other), other)).filter(|(found, _)| *found <= slips).min()?;
     Some(parent.join(near.1))
 }
 

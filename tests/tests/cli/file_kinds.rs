@@ -170,6 +170,14 @@ fn an_artifact_without_a_name_is_called_like_its_model() {
     // An artifact of before is replaced, another file is not.
     folder.run(&["compile", "m.v1.onnx"]);
     assert_eq!(places::list(folder.path()), ["m.byoc", "m.v1.byoc", "m.v1.onnx", "sub"]);
+    folder.byoc(&["compile", "m.byoc"]).fails(
+        1,
+        "error: [B101] 'm.byoc' is not an ONNX model: it is an artifact\n  hint: Name the model that it was compiled from",
+    );
+    folder.byoc(&["plugin", "test", "m.v1.byo"]).fails(
+        1,
+        "error: [B601] cannot read 'm.v1.byo': No such file or directory (os error 2)\n  hint: Did you mean 'm.v1.byoc'?",
+    );
     folder.write("m.byoc", "notes");
     folder.byoc(&["compile", "sub/m.onnx"]).fails(
         2,

@@ -14,7 +14,7 @@ use byoc_nvidia_standins::with_cutlass;
 use byoc_plugin_api::Attribute;
 use byoc_tests::folder::Folder;
 use byoc_tests::golden::golden;
-use byoc_tests::onnx::{Model, Type};
+use byoc_tests::onnx::{Model, Type, tensor};
 use byoc_tests::program::{byoc, outcome};
 use byoc_tests::trial::{Needed, Trial, trial};
 use byoc_tests::{data, places};
@@ -39,7 +39,31 @@ pub(crate) fn trials() -> Vec<Trial> {
     let half = half.map(|name| trial(format!("right_in_f16/{name}"), move || right_in_f16(name)));
     let steps = trial("a_profile_has_the_steps_of_regions_on_a_device", a_profile_has_the_steps_of_regions_on_a_device);
     let bias = trial("a_bias_after_folding", a_bias_after_folding);
-    tests.chain(right).chain(half).chain([bias, steps]).collect()
+    let part = trial("a_part_of_a_constant_at_any_offset", a_part_of_a_constant_at_any_offset);
+    tests.chain(right).chain(half).chain([bias, part, steps]).collect()
+}
+
+/// A weight that is some columns of a larger one, which begins at no multiple of 16 bytes: it is laid out anew for kernels that
+/// read 16 bytes at once.
+fn a_part_of_a_constant_at_any_offset() -> Needed<()> {
+    let weights: Vec<f32> = (0..64 * 256u16).map(|i| f32::from(i % 251) / 256.0 - 0.5).collect();
+    let wide: Vec<u8> = weights.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let narrow: Vec<u8> = weights.iter().flat_map(|&value| f16::from_f32(value).to_le_bytes()).collect();
+    for (ty, bytes, from) in [(Type::Float16, &narrow, 3), (Type::Float16, &narrow, 8), (Type::Float, &wide, 3)] {
+        let folder = Folder::empty();
+        // Computed of nothing else, so that the part is one of what is stored.
+        let model = Model::default().input("x", ty, &[4, 64]).tensor(tensor("w", ty, &[64, 256], bytes.clone()));
+        let model = model.ints("starts", &[1], &[from]).ints("ends", &[1], &[from + 64]).ints("axes", &[1], &[1]);
+        let model = model.node("Slice", &["w", "starts", "ends", "axes"], &["part"]);
+        let model = model.node("MatMul", &["x", "part"], &["p"]).node("MatMul", &["x", "w"], &["all"]);
+        let model = model.output("p", ty, &[4, 64]).output("all", ty, &[4, 256]);
+        folder.write("model.onnx", model.finish());
+        let path = folder.path().join("model.onnx");
+        let path = path.to_str().expect("a plain path");
+        let artifact = compiled_on_the_host(folder.path(), path);
+        on_the_host(folder.path(), &["verify", &artifact, "--model", path, "--atol", "1e-2", "--rtol", "1e-2"]);
+    }
+    Ok(())
 }
 
 /// What C++ source could not cope with elsewhere: a bias in f32 beside a product in f16, folded to f16 or left in f32. It

@@ -46,6 +46,8 @@ pub(crate) struct Args {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    // Whether it is a plugin is the first case; whether it is there is not the plugin's matter.
+    std::fs::metadata(&args.file).map_err(|error| Diagnostic::io(&args.file, "read", &error))?;
     let settings = Settings {
         plugin: args.file.clone(),
         backends: args.backend.clone(),
