@@ -26,9 +26,8 @@ fn local_in_loops(cubin: &[u8], kernel: &str) -> Needed<Vec<String>> {
     let lines: Vec<_> = code.lines().collect();
     // Kernels that multiply on tensor cores have other multiplications behind their loops.
     let word = if code.contains("HMMA.") { "HMMA." } else { "FFMA " };
-    let multiplies = |line: &&str| line.contains(word);
-    let first = lines.iter().position(|line| multiplies(&line)).unwrap_or(0);
-    let last = lines.iter().rposition(|line| multiplies(&line)).unwrap_or(0);
+    let first = lines.iter().position(|line| line.contains(word)).unwrap_or(0);
+    let last = lines.iter().rposition(|line| line.contains(word)).unwrap_or(0);
     let local = lines[first..last].iter().filter(|line| line.contains("LDL") || line.contains("STL"));
     Ok(local.map(|line| line.trim().to_owned()).collect())
 }
