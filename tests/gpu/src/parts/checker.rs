@@ -35,6 +35,7 @@ const ALL: &[(&str, Part, &str)] = &[
     ("memcheck", Part::Attention, "attention, masks 3,"),
     ("racecheck", Part::Kernels, "compiled bias and GELU of erf f16"),
     ("racecheck", Part::Tiles, "32x64x64_5 mma f16 edges"),
+    ("racecheck", Part::Tiles, "64x64x64_12 wgmma f16 transposed short"),
     ("racecheck", Part::Attention, "attention, head sizes 4,"),
     ("racecheck", Part::Attention, "attention, head sizes 18,"),
     ("racecheck", Part::Attention, "attention, lengths, heads and scores 1,"),
