@@ -6,7 +6,7 @@ use byoc_nvidia::product::Activation;
 use byoc_nvidia::program::{BufferRef, Launch};
 use byoc_plugin_api::{DType, Dim, Error};
 
-use crate::product::{Batch, By, Gemm, Matrix, Order, Recipe, Tile, candidates};
+use crate::product::{Batch, By, Gemm, Matrix, Order, Recipe, Tile, candidates, choice};
 use crate::source::{self, Kernel};
 
 /// Some kernels in one source.
@@ -51,6 +51,11 @@ pub fn all_kernels(arch: Arch) -> Result<Vec<KernelSource>, Error> {
             Ok(KernelSource { source: source::source(name, &kernels), kernels })
         })
         .collect()
+}
+
+/// The names of all tiles, as the option `tile` takes them for elements of 16 bits.
+pub fn tile_names() -> Vec<String> {
+    choice::all().map(Tile::name).collect()
 }
 
 /// The tiles for the newest instruction of the architecture, as the others are compiled for sm_80; all tiles if that

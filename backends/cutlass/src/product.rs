@@ -1,6 +1,6 @@
 //! A fused GEMM as a step: what it computes, and its kernel.
 
-mod choice;
+pub(crate) mod choice;
 mod emit;
 mod gemm;
 mod hopper;

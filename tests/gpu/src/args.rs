@@ -98,11 +98,6 @@ impl Part {
         matches!(self, Part::Correctness | Part::Replay | Part::Memory | Part::Errors | Part::Times)
     }
 
-    /// Whether its checks may be done beside each other. What is timed waits for its turn.
-    pub(crate) fn is_parallel(self) -> bool {
-        !matches!(self, Part::Environment | Part::Memory | Part::Errors)
-    }
-
     /// Whether it has kernels that can be compiled before a device is there.
     pub(crate) fn is_prepared(self) -> bool {
         matches!(self, Part::Probes | Part::Tiles | Part::Kernels | Part::Attention | Part::Times)

@@ -123,6 +123,11 @@ impl Fixture {
         &self.arch
     }
 
+    /// Why what only `sm_90a` has is left out, on any other device.
+    pub(crate) fn without_hopper(&self) -> Option<String> {
+        (self.arch != "sm_90a").then(|| format!("left out: it is for sm_90a, and this is {}", self.arch))
+    }
+
     /// An error of the kind [`Prepared`] where kernels are only compiled.
     pub(crate) fn ready(&self) -> Result<()> {
         if self.gpu.is_some() { Ok(()) } else { Err(Prepared.into()) }

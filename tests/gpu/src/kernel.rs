@@ -11,10 +11,10 @@ use crate::gpu::POISON;
 use crate::report::{Result, ensure, failure};
 
 /// The machine code of a source for that architecture, from the cache or compiled now.
-pub(crate) fn compiled(name: &str, text: &str, arch: &str, cutlass: bool) -> Result<Vec<u8>> {
+pub(crate) fn compiled(name: &str, text: &str, arch: &str) -> Result<Vec<u8>> {
     let toolchain = Toolchain::find(&CudaSearchPath::of_process(None))?;
-    let needs = Needs { cutlass, ..Needs::default() };
-    let request = Request { name, source: text, arch: arch.parse()?, options: &[], needs, memory: 0 };
+    let (needs, options) = (Needs::default(), &[]);
+    let request = Request { name, source: text, arch: arch.parse()?, options, needs, memory: 0 };
     Ok(toolchain.compile(&request, &Cache::of_process())?.bytes)
 }
 

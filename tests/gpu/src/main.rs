@@ -88,35 +88,40 @@ fn all(args: &Args, seed: u64, report: &mut Report) -> Result<()> {
             return Ok(());
         }
     }
+    let mut count = 0;
     for one in args.parts().into_iter().filter(|part| args.list || *part != Part::Environment) {
         let start = Instant::now();
         report.note(&format!("\n{}", one.name()));
-        part(one, args, seed, report)?;
+        count += part(one, args, seed, report)?;
         report.note(&format!("{:.1} s", start.elapsed().as_secs_f64()));
+    }
+    if count == 0 && !args.case.is_empty() {
+        return failure(format!("no check has '{}' in its name; --list names them", args.case.join("' or '")));
     }
     Ok(())
 }
 
-/// The checks of a part that are asked for.
-fn part(part: Part, args: &Args, seed: u64, report: &mut Report) -> Result<()> {
+/// The checks of a part that are asked for; how many there are.
+fn part(part: Part, args: &Args, seed: u64, report: &mut Report) -> Result<usize> {
     let mut checks = match parts::checks(part, args) {
         Ok(checks) => checks,
         Err(error) => {
             report.check(&part.name(), Err(error));
-            return Ok(());
+            return Ok(1);
         }
     };
     if part != Part::Environment && !args.case.is_empty() {
         checks.retain(|check| args.case.iter().any(|text| check.name.contains(text.as_str())));
     }
+    let count = checks.len();
     if args.list {
         checks.iter().for_each(|check| report.note(&format!("      {}", check.name)));
-        return Ok(());
+        return Ok(count);
     }
     let needs_cublaslt = args.prepare.is_none() && part.needs_cublaslt() && !checks.is_empty();
     if let Some(Err(error)) = needs_cublaslt.then(gpu::cublaslt) {
         report.check(&part.name(), Err(error));
-        return Ok(());
+        return Ok(count);
     }
     let turn = tempfile::NamedTempFile::new()?;
     let job = |check: Check| Job {
@@ -125,8 +130,8 @@ fn part(part: Part, args: &Args, seed: u64, report: &mut Report) -> Result<()> {
         name: check.name,
     };
     let at_once = args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from).min(AT_ONCE));
-    processes::run(checks.into_iter().map(job).collect(), if part.is_parallel() { at_once } else { 1 }, report);
-    Ok(())
+    processes::run(checks.into_iter().map(job).collect(), at_once, report);
+    Ok(count)
 }
 
 /// The arguments of the process of a check.

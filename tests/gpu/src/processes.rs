@@ -81,10 +81,13 @@ fn one(job: &Job, tell: &Sender<Event>) -> Option<String> {
     };
     let (out, errors) = (child.stdout.take(), child.stderr.take());
     std::thread::scope(|scope| {
-        scope.spawn(move || {
+        let lines = scope.spawn(move || {
+            let mut count = 0;
             for line in out.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok) {
+                count += 1;
                 let _ = tell.send(Event::Line(line));
             }
+            count
         });
         let errors = scope.spawn(move || {
             let mut text = Vec::new();
@@ -94,9 +97,10 @@ fn one(job: &Job, tell: &Sender<Event>) -> Option<String> {
         let ended = wait(&mut child, job.limit);
         // Nothing that it started may hold its output open.
         end(&child);
-        let errors = errors.join().unwrap_or_default();
+        let (lines, errors) = (lines.join().unwrap_or(0), errors.join().unwrap_or_default());
         match ended {
-            Ok(Some(status)) if status.success() => None,
+            Ok(Some(status)) if status.success() && lines > 0 => None,
+            Ok(Some(status)) if status.success() => Some("ended without a word".into()),
             Ok(Some(status)) => Some(format!("{status}{}", last(&errors))),
             Ok(None) => Some(format!("was not done after {} s{}", job.limit.as_secs(), last(&errors))),
             Err(error) => Some(format!("its end is not known: {error}")),

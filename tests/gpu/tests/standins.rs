@@ -177,6 +177,30 @@ fn a_wrong_result_is_described() {
     is_one_line(CUBLASLT, (OF_F16.0, &change), &[], "; found / expected is 2.");
 }
 
+#[test]
+fn a_name_that_no_check_has_is_an_error() {
+    let scratch = temporary();
+    let output = suite(&[both()], scratch.path()).args(["--only", "replay", "--case", "speed"]).output();
+    let output = output.expect("the suite starts");
+    let text = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let expected = "\nFAIL  suite                              no check has 'speed' in its name; --list names them\n";
+    assert!(text.contains(expected), "{text}");
+}
+
+/// A driver that has the function that tells the sizes of parameters, and says nothing by it, is no damage of the code.
+#[test]
+fn a_driver_that_tells_no_sizes_of_parameters_loads_kernels() {
+    let (folder, scratch) = (temporary(), temporary());
+    let told = "if (!function->kernel || position >= function->kernel->parameters) return INVALID_VALUE;";
+    changed(folder.path(), DRIVER.0, DRIVER.1, (told, "if (position < 1000) return 801;"));
+    let mut command = suite(&[folder.path(), with_cutlass()], scratch.path());
+    command.arg("--plugin").arg(plugin("cutlass"));
+    command.env("STANDIN_CAPABILITY", "80").env("BYOC_CACHE_DIR", scratch.path().join("shield"));
+    let output = command.args(["--only", "probes", "--case", "a launch"]).output().expect("the suite starts");
+    assert!(output.status.success() && text(&output).contains("ok    a launch"), "{}", text(&output));
+}
+
 /// Parts that do not need it are done without cublasLt; those that do say once what is missing.
 #[test]
 fn without_cublaslt_the_rest_goes_on() {

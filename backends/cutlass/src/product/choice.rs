@@ -92,6 +92,11 @@ impl Tile {
     }
 }
 
+/// All tiles.
+pub(crate) fn all() -> impl Iterator<Item = Tile> {
+    TILES.into_iter().map(|(tile, _)| tile)
+}
+
 /// The multiprocessors of the GPU that an architecture represents: the A100 or the H100.
 pub(crate) fn multiprocessors(arch: Arch) -> usize {
     if arch.number() >= 90 { 132 } else { 108 }

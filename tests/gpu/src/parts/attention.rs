@@ -42,7 +42,7 @@ fn check(fixture: &Fixture, name: &str, spec: &Spec) -> Result<String> {
     let inputs = 3 + usize::from(spec.mask.is_some());
     let at: Vec<_> = (0..inputs).map(BufferRef::Input).chain([BufferRef::Output(0)]).collect();
     let generated = generate(spec, "k0", &at)?;
-    let cubin = compiled("attention", &format!("{PRELUDE}\n{}", generated.text), fixture.arch(), false)?;
+    let cubin = compiled("attention", &format!("{PRELUDE}\n{}", generated.text), fixture.arch())?;
     fixture.ready()?;
     let mut random = Rng::with_seed(fixture.random(name).u64(..));
     let problem = Problem::random(spec, &cases::size, &mut random);

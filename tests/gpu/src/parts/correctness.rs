@@ -66,7 +66,7 @@ pub(super) struct Kind {
 /// Several models of one kind, of other sizes each.
 fn rounds(fixture: &Fixture, random: &mut Rng, case: &Case, kind: &Kind) -> Result<String> {
     let (mut worst, mut runs) = (0f64, 0);
-    for _ in 0..fixture.pick(4, 2) {
+    for _ in 0..fixture.pick(6, 2) {
         let mut net = Net::new(kind.dtype);
         (case.build)(&mut net, random, fixture.pick(256, 40));
         let shapes = format!("{:?}", net.input_shapes(0));

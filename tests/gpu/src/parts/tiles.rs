@@ -196,6 +196,9 @@ impl Spec {
     }
 
     fn check(&self, fixture: &Fixture) -> Result<String> {
+        if let Some(why) = fixture.without_hopper().filter(|_| self.tile.wgmma) {
+            return Ok(why);
+        }
         let mut random = fixture.random(&self.name());
         let (net, tile, tf32) = (self.net(&mut random), self.tile(), self.dtype == DType::F32);
         let settings = [("cutlass.tile", tile.as_str()), ("cutlass.math", if tf32 { "tf32" } else { "f32" })];
@@ -211,5 +214,22 @@ impl Spec {
             worst = worst.max(part.map_err(|error| format!("{rows} rows: {error}"))?);
         }
         Ok(format!("rows {rows:?}, {:?} columns and sums, {worst:.3} of what is allowed", self.columns()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tile_of_the_backend_is_tested() {
+        let name = |tile: Tile| {
+            let spec = Spec { tile, sizes: Sizes::Edges, dtype: DType::F16, transposed: false, number: 0 };
+            spec.tile()
+        };
+        let (mut own, mut all) = (TILES.map(name).to_vec(), byoc_cutlass::all_kernels::tile_names());
+        own.sort();
+        all.sort();
+        assert_eq!(own, all);
     }
 }

@@ -10,7 +10,7 @@ mod regions;
 use std::time::{Duration, Instant};
 
 use byoc_conformance::tensor::Tensor;
-use byoc_core::runtime::{Queueing, Session};
+use byoc_core::runtime::{Queueing, RegionTime, Session};
 
 use super::Scope;
 use crate::check::Check;
@@ -81,7 +81,7 @@ fn whole_and_resident(fixture: &Fixture, session: &mut Session, inputs: &[Tensor
 }
 
 /// Where the time of a run goes: in copies, in regions on the device, in regions on the host.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Shares {
     copies: Duration,
     device: Duration,
@@ -89,6 +89,8 @@ struct Shares {
     /// How many copies there are to the device, and how many from it.
     uploads: usize,
     downloads: usize,
+    /// Each region by itself.
+    regions: Vec<RegionTime>,
 }
 
 impl Shares {
@@ -119,6 +121,7 @@ fn shares(fixture: &Fixture, compiled: &fixture::Compiled, inputs: &[Tensor]) ->
             let count = if copy.from == "host" { &mut shares.uploads } else { &mut shares.downloads };
             *count += 1;
         }
+        shares.regions = session.times();
         all.push(shares);
     }
     Ok(all.into_iter().min_by_key(Shares::total).unwrap_or_default())

@@ -33,6 +33,28 @@ fn a_batch_of_rows_is_one_product() {
 }
 
 #[test]
+fn rows_that_are_known_late_have_a_limit() {
+    let product = read(linear(DType::F16).0, "f32", &|_| None).expect("it is a product");
+    let [limit] = &product.limits()[..] else { panic!("there is none") };
+    assert_eq!((&limit.elements, limit.most), (&symbol("batch*128"), 2_147_483_647));
+    assert_eq!(limit.of, "a matrix of 32 columns");
+}
+
+#[test]
+fn a_tile_by_its_name() {
+    let chosen = |name: &str| {
+        let product = read(linear(DType::F16).0, "f32", &|_| None).expect("it is a product");
+        let tile = Product { tile: Some(name.into()), ..product }.chosen(arch("sm_80"));
+        tile.map(Tile::name).map_err(|error| (error.message, error.hint.unwrap_or_default()))
+    };
+    assert_eq!(chosen("64x128x32_5 mma"), Ok("64x128x32_5 mma".into()));
+    // Of the other instruction, which this architecture does not have.
+    let (message, hint) = chosen("64x64x64_12 wgmma").expect_err("it is refused");
+    assert_eq!(message, "product_f16_32_64 has no tile '64x64x64_12 wgmma' for sm_80");
+    assert!(hint.starts_with("Its tiles are ") && hint.contains(", 64x128x32_5 mma"), "{hint}");
+}
+
+#[test]
 fn constants_are_read_as_they_lie() {
     let (net, _) = linear(DType::F16);
     // The view of a transposed matrix.

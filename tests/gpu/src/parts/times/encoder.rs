@@ -10,7 +10,7 @@ use byoc_plugin_api::DType;
 use super::bert::model::{self, Sizes, TINY};
 use super::{close, ms, shares, title, whole_and_resident};
 use crate::check::{Check, Prepared};
-use crate::fixture::{self, BACKEND, Compiled, Fixture, HOST, PRODUCTS, REST};
+use crate::fixture::{self, BACKEND, Fixture, HOST, PRODUCTS, REST};
 use crate::parts::Scope;
 use crate::random;
 use crate::report::{Report, Result, ensure};
@@ -92,7 +92,7 @@ fn device(fixture: &Fixture, sizes: &Sizes, name: &str, report: &mut Report) -> 
     // f16 keeps 11 bits, and each layer rounds what it gives to the next.
     found.chunks(expected.len()).try_for_each(|one| close(one.iter().copied(), &expected, 2e-2).map(drop))?;
     let shares = shares(fixture, &compiled, &inputs)?;
-    layer(fixture, &compiled, &inputs, sizes, name, report)?;
+    layer(fixture, &shares.regions, sizes, name, report);
     let copies = (shares.uploads, shares.downloads);
     ensure(copies == (1, 1), || format!("{copies:?} copies to and from the device, for one input and one output"))?;
     let [file, held] = [compiled.bytes, held].map(|bytes| bytes as f64 / sizes.weight_bytes() as f64);
@@ -101,26 +101,8 @@ fn device(fixture: &Fixture, sizes: &Sizes, name: &str, report: &mut Report) -> 
     Ok(vec![ms(whole), ms(resident), regions.to_string(), format!("{held:.4}"), format!("{file:.4}")])
 }
 
-/// The mean time of each region of a layer, in the fastest of several runs in which the device takes times.
-fn layer(
-    fixture: &Fixture,
-    compiled: &Compiled,
-    inputs: &[Tensor],
-    sizes: &Sizes,
-    name: &str,
-    report: &mut Report,
-) -> Result<()> {
-    let mut session = fixture.load(&fixture.registry, &compiled.path, Queueing::Timed)?;
-    let mut fastest: Option<(Duration, Vec<RegionTime>)> = None;
-    for _ in 0..fixture.pick(10, 2) {
-        fixture::run(&mut session, inputs)?;
-        let times = session.times();
-        let sum = times.iter().map(|region| region.time).sum();
-        if fastest.as_ref().is_none_or(|(least, _)| sum < *least) {
-            fastest = Some((sum, times));
-        }
-    }
-    let Some((sum, times)) = fastest else { return Ok(()) };
+/// The mean time of each region of a layer.
+fn layer(fixture: &Fixture, times: &[RegionTime], sizes: &Sizes, name: &str, report: &mut Report) {
     let regions = times.len() / sizes.layers;
     let columns = ["model", "region of a layer", "backend", "microseconds"];
     let title = title(fixture, "Regions of a layer of BERT, times taken on the device");
@@ -132,7 +114,7 @@ fn layer(
         let cells = vec![name.to_owned(), what, times[at].backend.clone(), format!("{micros:.2}")];
         report.row(&title, &columns, cells);
     }
-    let cells = vec![name.to_owned(), "all layers".into(), String::new(), format!("{:.1}", sum.as_secs_f64() * 1e6)];
+    let all: Duration = times.iter().map(|region| region.time).sum();
+    let cells = vec![name.to_owned(), "all layers".into(), String::new(), format!("{:.1}", all.as_secs_f64() * 1e6)];
     report.row(&title, &columns, cells);
-    Ok(())
 }
