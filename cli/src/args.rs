@@ -8,6 +8,7 @@ mod fault;
 pub(crate) mod input;
 pub(crate) mod name_value;
 pub(crate) mod number;
+mod range;
 pub(crate) mod shape;
 mod shared;
 pub(crate) mod tolerance;
@@ -15,7 +16,7 @@ pub(crate) mod tolerance;
 use clap::{CommandFactory, FromArgMatches};
 
 pub(crate) use name_value::ModelArg;
-pub(crate) use shared::{Backends, Execution, FIRST, Plugins, SECOND, Shapes, hide_limits};
+pub(crate) use shared::{Backends, Execution, FIRST, Inputs, Plugins, SECOND, Shapes, hide_limits};
 
 use byoc_core::diagnostic::Diagnostic;
 

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::time::Duration;
 
 use byoc_core::artifact::Artifact;
 use byoc_core::compile::Request;
-use byoc_core::diagnostic::{Diagnostic, Result};
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::onnx::{ImportOptions, REPRO_BACKEND, REPRO_OPTIONS, file_info};
 use byoc_core::plugin::{Isolation, Registry, SearchPath, Selected};
 
@@ -75,9 +76,19 @@ pub(crate) fn embedded_registry() -> Result<Registry> {
     Registry::discover(&SearchPath::default(), &embed::backends(), None)
 }
 
-/// Where plugins are looked for.
+/// Where plugins are looked for. Says once what of `BYOC_PLUGIN_PATH` is of no use.
 pub(crate) fn search(places: &Plugins) -> SearchPath {
-    SearchPath::standard(places.plugin.clone(), places.plugin_dir.clone())
+    static TOLD: Once = Once::new();
+    let search = SearchPath::standard(places.plugin.clone(), places.plugin_dir.clone());
+    TOLD.call_once(|| {
+        for path in &search.absent {
+            let message = format!("'{}', which BYOC_PLUGIN_PATH names, is not a folder", path.display());
+            report::warning(
+                &Diagnostic::new(Code::NotAPlugin, message).hint("Correct the variable, or make the folder"),
+            );
+        }
+    });
+    search
 }
 
 /// How plugins are kept apart, unless the user wants them in this process.

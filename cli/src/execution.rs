@@ -9,7 +9,7 @@ use byoc_tools::execution::Loaded;
 use byoc_tools::fill::Fill;
 use byoc_tools::process_memory::reset_peak;
 
-use crate::args::Execution;
+use crate::args::{Execution, Inputs};
 use crate::artifact::{self, Digests, Opened};
 use crate::{report, threads};
 
@@ -59,6 +59,20 @@ pub(crate) fn load(execution: &Execution, need: Need) -> Result<Ready> {
     let another = |_| opened.load(&execution.file, &options).and_then(|session| loaded.beside(session));
     let beside = (1..need.streams).map(another).collect::<Result<_>>()?;
     Ok(Ready { loaded, beside, load_time, found, threads })
+}
+
+/// A line that says which inputs are made up though the user did not ask for it; nothing where he did.
+pub(crate) fn made_up(execution: &Execution, names: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let Inputs { fill, fill_range, seed, .. } = &execution.inputs;
+    if names.is_empty() || fill.is_some() || !fill_range.is_empty() {
+        return String::new();
+    }
+    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = names.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let inputs = if names.len() == 1 { "input" } else { "inputs" };
+    format!("{inputs} {shown}{more}: random values, seed {seed}\n")
 }
 
 /// How to load what was opened. With `profile` the times of regions are taken.

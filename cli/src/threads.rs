@@ -46,12 +46,12 @@ fn more_than(threads: usize, sessions: usize, cores: usize) -> Option<Diagnostic
     if all <= cores {
         return None;
     }
-    let of = if sessions > 1 {
-        format!("{} of {} are", count(threads.max(1), "thread"), count(sessions, "session"))
+    let threads = if sessions > 1 {
+        format!("{} with {} each", count(sessions, "stream"), count(threads.max(1), "thread"))
     } else {
-        format!("{} are", count(threads, "thread"))
+        count(threads, "thread")
     };
-    let message = format!("{of} more than the {} of this machine: they wait for one another", count(cores, "core"));
+    let message = format!("{threads} on {}: they wait for one another", count(cores, "core"));
     let most = (cores / sessions).max(1);
     let hint = if sessions > cores {
         format!("Give --streams {cores} or less")
@@ -76,13 +76,13 @@ mod tests {
     fn more_threads_than_cores_are_told() {
         let told = |threads, sessions| more_than(threads, sessions, 8).map(|warning| warning.to_string());
         assert_eq!([told(0, 1), told(8, 1), told(4, 2), told(1, 8)], [None, None, None, None]);
-        let one = "[B901] 9 threads are more than the 8 cores of this machine: they wait for one another. Give --threads 8 or less";
+        let one = "[B901] 9 threads on 8 cores: they wait for one another. Give --threads 8 or less";
         assert_eq!(told(9, 1).as_deref(), Some(one));
-        let two = "[B901] 5 threads of 2 sessions are more than the 8 cores of this machine: they wait for one another. Give \
-                   --threads 4 or less";
+        let two =
+            "[B901] 2 streams with 5 threads each on 8 cores: they wait for one another. Give --threads 4 or less";
         assert_eq!(told(5, 2).as_deref(), Some(two));
-        let many = "[B901] 1 thread of 9 sessions are more than the 8 cores of this machine: they wait for one another. Give \
-                    --streams 8 or less";
+        let many =
+            "[B901] 9 streams with 1 thread each on 8 cores: they wait for one another. Give --streams 8 or less";
         assert_eq!(told(1, 9).as_deref(), Some(many));
         assert!(told(usize::MAX, 2).is_some());
     }

@@ -23,7 +23,9 @@ pub fn write_with<T>(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<T>)
         // Renaming over a device such as /dev/null would take the device away.
         return Err(Diagnostic::new(Code::Io, format!("cannot write '{}': it is not a regular file", path.display())));
     }
-    save(path, fill).map_err(|error| Disk::Output.hint(&error, Diagnostic::io(path, "write", &error)))
+    save(path, fill)
+        .map_err(without_path)
+        .map_err(|error| Disk::Output.hint(&error, Diagnostic::io(path, "write", &error)))
 }
 
 fn save<T>(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
@@ -68,8 +70,13 @@ impl Scratch {
 
     /// A new, empty file without a name.
     pub fn file(&self) -> Result<File> {
-        tempfile::tempfile_in(&self.dir)
-            .map_err(|error| self.disk.hint(&error, Diagnostic::io(&self.dir, "create a temporary file in", &error)))
+        tempfile::tempfile_in(&self.dir).map_err(without_path).map_err(|error| {
+            let doing = match self.disk {
+                Disk::Output => "write into the folder",
+                Disk::Temporary => "create a temporary file in",
+            };
+            self.disk.hint(&error, Diagnostic::io(&self.dir, doing, &error))
+        })
     }
 
     /// The bytes that `fill` writes, mapped from an unnamed file, which is freed with the last of them.
@@ -151,6 +158,15 @@ impl Output {
             }
             Output::Named(file) => file.persist(path).map(drop).map_err(|error| error.error),
         }
+    }
+}
+
+/// The error without the name of an unfinished file, which tells nobody anything.
+fn without_path(error: io::Error) -> io::Error {
+    let text = error.to_string();
+    match text.split_once(" at path \"") {
+        Some((cause, _)) => io::Error::new(error.kind(), cause),
+        None => error,
     }
 }
 

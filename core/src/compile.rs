@@ -2,6 +2,7 @@
 //! consumes the result of the one before, so a wrong order does not compile.
 
 mod front_end;
+mod known_part;
 pub mod parts;
 mod policy;
 mod recover;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 use self::front_end::FrontEnd;
+pub use self::known_part::nodes_of_unknown;
 pub use self::policy::{Policy, wildcard};
 use crate::artifact::{Contents, Ledger};
 use crate::atomic_file::{Disk, Scratch};
@@ -19,7 +21,7 @@ use crate::calibrate::{self, Dataset, Event, Observations, Setting};
 use crate::codegen::{self, Failure, Generated};
 use crate::diagnostic::{Code, Diagnostic, Result, in_place_of};
 use crate::ir::{CustomOperators, Model};
-use crate::onnx::{self, ImportOptions};
+use crate::onnx::ImportOptions;
 use crate::overwrite::{self, Input};
 use crate::ownership::{self, SettleOptions, Settled, Storage};
 use crate::partition::{self, NodeRow, Partitioned};
@@ -197,16 +199,6 @@ pub fn explain(request: &Request, observer: &mut dyn Observer) -> Result<Vec<Nod
     Ok(partition::explain(&partitioned, &request.backends))
 }
 
-/// The same of a model with operators that neither core nor a backend of the list knows, for which [`explain`] is an error:
-/// types are not known behind such a node, so no backend is asked about any.
-pub fn nodes_of_unknown(request: &Request) -> Result<Vec<NodeRow>> {
-    let known = request.custom_operators();
-    let sources: Vec<_> = request.sources.iter().map(|(name, path)| (name.clone(), path.as_path())).collect();
-    let model = onnx::import(&sources, &request.import, &CustomOperators::any())?;
-    let backends: Vec<_> = request.backends.iter().map(Selected::name).collect();
-    Ok(partition::nodes_of_unknown(&model, &known, &backends))
-}
-
 /// Writes the region of that symbol as an ONNX model to `output`: what its backend's maker needs to reproduce
 /// a failure. With `strip` its weights have made-up elements.
 pub fn repro(request: &Request, symbol: &str, strip: bool, output: &Path, observer: &mut dyn Observer) -> Result<()> {
@@ -296,6 +288,9 @@ fn generate(mut front_end: FrontEnd<'_>, observer: &mut dyn Observer) -> Result<
         let mut partitioned = front_end.partition(&avoid, observer)?;
         partitioned.require_complete(&request.backends)?;
         request.policy.check(&partitioned, &request.backends)?;
+        if avoid.is_empty() {
+            front_end.warn(partition::unused(&partitioned, &request.backends), observer);
+        }
         let nodes = partition::explain(&partitioned, &request.backends);
         observer.stage(Stage::Codegen);
         watch(request, &mut partitioned, &destination.scratch, &mut known, observer)?;

@@ -80,6 +80,8 @@ codes! {
     NoBackend = "B401", exit 4;
     /// The placement breaks `--require`, `--no-fallback` or `--max-host-nodes`, or a backend's option `require-whole-model`.
     PlacementPolicy = "B402", exit 4;
+    /// A backend of the list takes no node of the model. A warning, never an error.
+    UnusedBackend = "B403", exit 4;
     /// A constant of a region has no claim, two claims, or a claim names an unknown constant.
     BadClaim = "B501", exit 1;
     /// A region's code holds the bytes of a constant that the file stores as well.
@@ -162,11 +164,35 @@ impl Diagnostic {
     /// An I/O error on `path`.
     pub fn io(path: &std::path::Path, doing: &str, error: &std::io::Error) -> Self {
         let error_of_path = Diagnostic::new(Code::Io, format!("cannot {doing} '{}': {error}", path.display()));
-        match near(path).filter(|_| error.kind() == std::io::ErrorKind::NotFound) {
-            Some(near) => error_of_path.hint(format!("Did you mean '{}'?", near.display())),
+        if error.kind() != std::io::ErrorKind::NotFound {
+            return error_of_path;
+        }
+        match near(path).map(|near| format!("Did you mean '{}'?", near.display())).or_else(|| beside(path)) {
+            Some(hint) => error_of_path.hint(hint),
             None => error_of_path,
         }
     }
+}
+
+/// The folder of a path; `.` for a bare name.
+fn dir_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Which files of the same kind are where one is not; or that the folder is not there.
+fn beside(path: &Path) -> Option<String> {
+    const SHOWN: usize = 3;
+    let extension = path.extension()?;
+    let folder = dir_of(path);
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return (!folder.exists()).then(|| format!("There is no folder '{}'", folder.display()));
+    };
+    let same = |path: &PathBuf| path.extension() == Some(extension) && path.is_file();
+    let mut names: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(same).collect();
+    names.sort();
+    let shown: Vec<_> = names.iter().take(SHOWN).filter_map(|path| path.file_name()?.to_str()).collect();
+    let more = if names.len() > SHOWN { " and others" } else { "" };
+    (!shown.is_empty()).then(|| format!("In its folder there is {}{more}", shown.join(", ")))
 }
 
 /// A file beside a path that is not there whose name is a slip of the finger away.
@@ -175,10 +201,12 @@ fn near(path: &Path) -> Option<PathBuf> {
     // In a short name two slips make any other name of it.
     let slips = (name.chars().count() / 4).clamp(1, 2);
     let parent = path.parent()?;
-    let dir = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-    let names = std::fs::read_dir(dir).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let near =
-        names.map(|other| (strsim::levenshtein(name, &other), other)).filter(|(found, _)| *found <= slips).min()?;
+    let names =
+        std::fs::read_dir(dir_of(path)).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let near = names
+        .map(|other| (strsim::levenshtein(name, &other), other))
+        .filter(|(found, _)| (1..=slips).contains(found))
+        .min()?;
     Some(parent.join(near.1))
 }
 

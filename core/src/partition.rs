@@ -6,6 +6,7 @@ mod matcher;
 mod merge;
 mod outline;
 mod quantized;
+mod reason;
 mod report;
 mod run_time;
 #[cfg(test)]
@@ -20,8 +21,10 @@ use byoc_plugin_api::{Constant, Region};
 use self::choose::BackendPatterns;
 use self::groups::Groups;
 use self::outline::{Naming, Uses};
+pub use self::reason::Reason;
 pub(crate) use self::report::nodes_of_unknown;
 pub(crate) use self::report::untaken_calls;
+pub(crate) use self::report::unused;
 pub use self::report::{Attempt, NodeRow, Outcome, explain};
 use crate::constants::ConstantRef;
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -198,27 +201,27 @@ pub(crate) fn outline_for(
 }
 
 impl Partitioned {
-    /// Errors when a node is in no region, naming up to three of them with the reason of the last backend that looked at it.
+    /// Errors when a node is in no region, naming the first with the reason of the last backend that looked at it.
     pub fn require_complete(&self, backends: &[Selected]) -> Result<()> {
-        const SHOWN: usize = 3;
         if self.left_over.is_empty() {
             return Ok(());
         }
         let names: Vec<_> = backends.iter().map(Selected::name).collect();
         let rows = explain(self, backends);
-        let untaken: Vec<_> = rows.iter().filter(|row| row.taken.is_none() && !row.expanded).collect();
+        let mut untaken = rows.iter().filter(|row| row.taken.is_none() && !row.expanded);
         // A backend that looked at the node has more to say than one that has no pattern for it.
         let telling = |row: &NodeRow| {
-            let looked = row.refused.iter().rev().find(|(_, reason)| reason != report::NO_PATTERN);
+            let looked = row.refused.iter().rev().find(|(_, reason)| *reason != Reason::NoPattern);
             looked.or(row.refused.last()).cloned()
         };
-        let shown = untaken.iter().take(SHOWN).map(|row| match telling(row) {
-            Some((backend, reason)) => format!("node '{}' ({}): {backend}: {reason}", row.node, row.op),
-            None => format!("node '{}' ({})", row.node, row.op),
-        });
-        let mut text = shown.collect::<Vec<_>>().join("; ");
-        if untaken.len() > SHOWN {
-            text += &format!("; and {} more", untaken.len() - SHOWN);
+        let Some(first) = untaken.next() else { return Ok(()) };
+        let more = match untaken.count() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let mut text = format!("node '{}' ({}){more}", first.node, first.op);
+        if let Some((backend, reason)) = telling(first) {
+            text += &format!(": {backend}: {reason}");
         }
         let message = format!("no backend of the list {} takes {text}", names.join(","));
         let error = Diagnostic::new(Code::NoBackend, message);

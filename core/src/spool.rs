@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn errors_name_the_folder_and_the_piece() {
         let error = Spool::new(&Scratch::beside(Path::new("/no/such/output"))).expect_err("no folder");
-        assert!(error.message.starts_with("cannot create a temporary file in '/no/such': No such file"), "{error}");
+        assert!(error.message.starts_with("cannot write into the folder '/no/such': No such file"), "{error}");
         let mut spool = Spool::new(&Scratch::temporary()).expect("spool");
         // A file that was opened for reading only fails as a full disk does: in `write`.
         let dir = tempfile::NamedTempFile::new().expect("file");

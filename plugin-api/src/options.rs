@@ -149,10 +149,15 @@ fn unknown(specs: &[OptionSpec], key: &str) -> Error {
     }
 }
 
-/// The name nearest to `word` by edit distance, if one is near enough to be what was meant.
+/// The name nearest to `word`, if one is near enough to be what was meant: a slip for every three letters, or one in a word of
+/// two, where two letters that changed places are one slip. A single letter is as near to any other.
 pub fn closest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let best = names.into_iter().map(|name| (strsim::levenshtein(word, name), name)).min()?;
-    (best.0 <= (word.chars().count() / 3).max(2)).then_some(best.1)
+    let best = names.into_iter().map(|name| (strsim::osa_distance(word, name), name)).min()?;
+    let slips = match word.chars().count() {
+        0 | 1 => 0,
+        letters => (letters / 3).max(1),
+    };
+    (best.0 <= slips).then_some(best.1)
 }
 
 #[cfg(test)]
@@ -167,6 +172,9 @@ mod tests {
         let unknown = Options::resolve(&specs, [("tilse", "8")]).expect_err("unknown");
         assert_eq!(unknown.message, "there is no option 'tilse'");
         assert_eq!(unknown.hint.as_deref(), Some("Did you mean 'tiles'?"));
+        assert_eq!(closest("cpu", ["gpu", "json"]), Some("gpu"));
+        assert_eq!(closest("x", ["y", "json"]), None, "any name of a letter is one slip away");
+        assert_eq!(closest("kendrite", ["cublas", "kendryte"]), Some("kendryte"));
         let wrong = Options::resolve(&specs, [("tiles", "many")]).expect_err("kind");
         assert_eq!(wrong.message, "option 'tiles' takes a whole number, not 'many'");
     }

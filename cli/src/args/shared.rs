@@ -7,6 +7,7 @@ use byoc_tools::fill::Fill;
 use byoc_tools::inputs::{self, OpenSizes, Source};
 use clap::builder::TypedValueParser as _;
 
+use super::range::{self, OfInput};
 use super::{SELDOM, dim, input, name_value, number, shape};
 
 /// The places in help: of what is read and written, of the other options of a verb, and of what comes behind them.
@@ -130,6 +131,11 @@ pub(crate) struct Inputs {
     /// Fill inputs that no file gives; random is uniform in [0,1) for floats, 0 to 255 for u8, 0 or 1 for other types
     #[arg(long, value_name = "MODE", display_order = FIRST + 1)]
     pub(crate) fill: Option<FillMode>,
+    /// The range of random inputs, of all or of one (repeatable): of floats, or of whole numbers with both ends, as in
+    /// --fill-range ids=0,30521
+    #[arg(long, value_name = "[INPUT=]LOW,HIGH", value_parser = range::parse, allow_hyphen_values = true)]
+    #[arg(display_order = FIRST + 1)]
+    pub(crate) fill_range: Vec<OfInput>,
     /// The seed of random inputs; the same seed and input name give the same values
     #[arg(long, value_name = "N", default_value_t = 0, display_order = FIRST + 2)]
     pub(crate) seed: u64,
@@ -159,9 +165,11 @@ impl Inputs {
             FillMode::Zeros => Fill::Zeros,
             FillMode::Ones => Fill::Ones,
         });
+        let fill = fill.or(otherwise).or((!self.fill_range.is_empty()).then_some(Fill::Random));
         inputs::Inputs {
             sources: self.input.clone(),
-            fill: fill.or(otherwise),
+            fill,
+            ranges: self.fill_range.clone(),
             seed: self.seed,
             mean: self.input_mean.clone(),
             std: self.input_std.clone(),

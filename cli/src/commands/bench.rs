@@ -18,7 +18,7 @@ use self::watch::Watch;
 use crate::args::{Execution, SECOND, number};
 use crate::artifact::Digests;
 use crate::execution::{self, Need, Ready};
-use crate::guard::Guard;
+use crate::guard::{Guard, Written};
 use crate::report;
 
 /// Exit code of a measurement that Ctrl-C ended, as shells have it.
@@ -71,7 +71,7 @@ pub(crate) struct Args {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let guard = Guard::of(args.samples.iter().chain(&args.trace)).execution(&args.execution);
+    let guard = Guard::of(Written::Text, args.samples.iter().chain(&args.trace)).execution(&args.execution);
     guard.check()?;
     let streams = usize::from(args.streams);
     let timed = args.profile || args.trace.is_some();
@@ -107,6 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         threads,
         arena: arena as u64,
         memory: PeakMemory::now(arena as u64),
+        made_up: sessions[0].made_up.clone(),
         devices: sessions.iter().flat_map(|loaded| loaded.session.devices()).collect(),
     };
     if args.json {

@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::args::{Backends, ModelArg, Plugins, SELDOM, Shapes, name_value, number};
 use crate::compile_request;
 use crate::file_kind;
-use crate::guard::Guard;
+use crate::guard::{Guard, Written};
 use crate::progress::{Progress, dump_files};
 use crate::report::{self, Overview};
 use crate::trace::Traced;
@@ -156,8 +156,9 @@ fn work(args: &Args) -> Result<ExitCode> {
         (None, None) => Some(default_output::of(&args.models)?),
         (output, _) => output.clone(),
     };
-    let outputs = output.iter().chain(&dumps).chain(&args.debug.trace);
-    Guard::of(outputs).models(&args.models).plugins(&args.plugins).dataset(args.data.dataset.as_deref()).check()?;
+    let guard = Guard::of(Written::Artifact, &output).writes(Written::TextInFolder, &dumps);
+    let guard = guard.writes(Written::Text, &args.debug.trace);
+    guard.models(&args.models).plugins(&args.plugins).dataset(args.data.dataset.as_deref()).check()?;
     let also_written = dumps.into_iter().chain(args.debug.trace.clone()).collect();
     let request = Request { also_written, ..request(args)? };
     let output = match (stop, output.as_deref()) {

@@ -1,6 +1,6 @@
 //! `byoc explain`: which backend takes how much of a model, and why the others do not; node by node where that is wanted.
 
-mod phrases;
+mod reasons;
 mod rows;
 mod summary;
 
@@ -11,7 +11,6 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::partition::NodeRow;
 use serde_json::json;
 
-pub(super) use self::phrases::of_one as in_words;
 pub(super) use self::summary::{Region, Summary};
 use crate::args::{Backends, ModelArg, Plugins, Shapes, name_value};
 use crate::compile_request;

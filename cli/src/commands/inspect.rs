@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// The backends that the artifact needs
     #[arg(long)]
     plugins: bool,
-    /// What its backend says is in the code of this region
+    /// This region: what its backend says is in its code, or else the same as --regions
     #[arg(long, value_name = "SYMBOL", conflicts_with_all = ["constants", "regions", "sections", "plugins", "verify_digests"])]
     region: Option<String>,
     /// Write the file that is in the code of that region; OUT.h is an array of C, OUT.kfpkg a package for K210 flash tools

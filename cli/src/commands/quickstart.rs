@@ -19,7 +19,7 @@ use byoc_tools::statistics::Statistics;
 use super::explain::Summary;
 use super::{inspect, verify};
 use crate::args::{Backends, Shapes};
-use crate::guard::Guard;
+use crate::guard::{Guard, Written};
 use crate::progress::Progress;
 use crate::report::{self, Bytes, duration, size};
 use crate::{compile_request, embed, quickstart};
@@ -50,9 +50,9 @@ struct Tour {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let start = Instant::now();
     let (model, artifact) = (args.dir.join("model.onnx"), args.dir.join("model.byoc"));
-    Guard::of([&model, &artifact]).check()?;
     let tour = Tour { program: program(), registry: compile_request::embedded_registry()?, model, artifact };
     let made = make_dir(&args.dir)?;
+    Guard::of(Written::Model, [&tour.model]).writes(Written::Artifact, [&tour.artifact]).check()?;
     tour.write_model()?;
     if made {
         // Git leaves a folder alone that is ours.

@@ -15,7 +15,7 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 
 use crate::args::{Backends, Plugins, Shapes};
 use crate::artifact::{Compiled, find, is_model};
-use crate::guard::Guard;
+use crate::guard::{Guard, Written};
 use crate::report;
 
 /// Write a page that shows a model or an artifact: the graph, who takes what and why not, and where the bytes are
@@ -46,7 +46,7 @@ pub(crate) struct Args {
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let profile = args.profile.iter().map(|path| byoc_core::overwrite::Input::new("a profile", path));
-    let guard = Guard::of([&args.output]).reads("the file to show", &args.file).plugins(&args.plugins);
+    let guard = Guard::of(Written::Page, [&args.output]).reads("the file to show", &args.file).plugins(&args.plugins);
     guard.reads_all(profile).check()?;
     let measured = args.profile.as_deref().map(|path| times::read(path, &args.file)).transpose()?;
     let mut page = if is_model(&args.file) { model::page(args)? } else { of_artifact(args)? };
@@ -66,7 +66,7 @@ fn of_artifact(args: &Args) -> Result<page::Page> {
     }
     match find(&args.file, &args.plugins)? {
         Compiled::Artifact(artifact) => {
-            Guard::of([&args.output]).reads_all(artifact.constant_files(None)).check()?;
+            Guard::of(Written::Page, [&args.output]).reads_all(artifact.constant_files(None)).check()?;
             Ok(artifact::page(&args.file, &artifact))
         }
         Compiled::File(_) => {

@@ -9,7 +9,7 @@ use byoc_core::diagnostic::Result;
 use crate::args::{Backends, ModelArg, Plugins, Shapes, name_value};
 use crate::compile_request;
 use crate::file_kind;
-use crate::guard::Guard;
+use crate::guard::{Guard, Written};
 use crate::progress::Progress;
 use crate::report;
 
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    Guard::of([&args.output]).models(&args.models).plugins(&args.plugins).check()?;
+    Guard::of(Written::Model, [&args.output]).models(&args.models).plugins(&args.plugins).check()?;
     let registry = compile_request::isolated_registry(&args.plugins, &args.backends.backend)?;
     let sources = compile_request::sources(&args.models);
     let request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::args::{Execution, FIRST, SECOND};
 use crate::artifact::Digests;
 use crate::execution::{self, Need, Ready};
-use crate::guard::Guard;
+use crate::guard::{Guard, Written};
 use crate::report;
 
 /// Run an artifact, a model, or a file that a backend opens, once
@@ -48,7 +48,10 @@ pub(crate) struct Args {
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let labels = args.labels.iter().map(|path| Input::new("labels", path));
-    let guard = Guard::of(args.output.iter().chain(&args.trace)).execution(&args.execution).reads_all(labels);
+    let guard = Guard::of(Written::Arrays, &args.output)
+        .writes(Written::Text, &args.trace)
+        .execution(&args.execution)
+        .reads_all(labels);
     guard.check()?;
     let labels = args.labels.as_deref().map(Labels::read).transpose()?;
     let need =

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::compile_request::embedded_registry;
 use crate::file_kind::told_by_backends;
-use crate::guard::Guard;
+use crate::guard::{Guard, Written};
 use crate::progress::Progress;
 use crate::report::{self, count, size};
 
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let models = args.from.iter().map(|path| Input::new("a model", path));
-    Guard::of([&args.output]).reads("the artifact", &args.file).reads_all(models).check()?;
+    Guard::of(Written::Artifact, [&args.output]).reads("the artifact", &args.file).reads_all(models).check()?;
     let mut progress = Progress::new(None);
     let swapped = swap(&args.file, &args.from, &args.output, &mut |done, total, next| {
         progress.progress(done, total, next);

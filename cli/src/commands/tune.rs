@@ -12,7 +12,7 @@ use byoc_tools::tune::{Found, LeftOut, Outcome, Request, Tuned, kept_files, tune
 use serde_json::json;
 
 use crate::args::{Plugins, SELDOM, dim, name_value};
-use crate::guard::Guard;
+use crate::guard::{Guard, Written};
 use crate::progress::Progress;
 use crate::report::{self, Table, count, seconds, size};
 use crate::{artifact, compile_request};
@@ -62,7 +62,7 @@ pub(crate) struct Args {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let guard = Guard::of([&args.output]).reads("the artifact", &args.file).plugins(&args.places);
+    let guard = Guard::of(Written::Artifact, [&args.output]).reads("the artifact", &args.file).plugins(&args.places);
     let guard = guard.reads_all(kept_files().into_iter().map(|path| Input::new("a choice of before", path)));
     guard.check()?;
     let mut artifact = artifact::open_artifact(&args.file, &args.places)?;

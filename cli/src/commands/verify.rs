@@ -34,7 +34,8 @@ use crate::{artifact, compile_request, embed, report};
 #[command(mut_arg("verify_digests", |arg| arg.hide(true)))] // It always does.
 #[command(group = clap::ArgGroup::new("expected").args(["reference", "model"]))]
 pub(crate) struct Args {
-    /// The expected outputs [default: output_0.pb and so on of a folder of test data that is given with --input]
+    /// The expected outputs: an .npz file with their names, an .npy file or a tensor of ONNX (.pb) for the only one, or a folder
+    /// of ONNX's test data [default: output_0.pb and so on of such a folder that is given with --input]
     #[arg(long, value_name = "OUT.npz", display_order = FIRST)]
     reference: Option<PathBuf>,
     /// The model to compute the expected outputs with, by byoc's own reference kernels, which are plain and slow; inputs that no
@@ -87,6 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     loaded.run()?;
     let found = outputs::collect(&loaded.session)?;
     let expected = match (&args.reference, &args.model) {
+        (Some(path), _) if path.is_dir() => expected_outputs(path, &loaded.session.outputs())?,
         (Some(path), _) => outputs::read_expected(path, &loaded.session.outputs())?,
         (None, Some(model)) => {
             let names = [embed::reference()?.0, embed::default_backend()?];
@@ -100,10 +102,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let holds = comparisons.iter().all(Comparison::holds);
     let hint = if holds { None } else { looser(&comparisons, quantised(args).as_deref()) };
     if args.json {
-        report::print_json(&json!({ "matches": holds, "outputs": comparisons, "hint": hint }))?;
+        let made_up = &loaded.made_up;
+        let found = json!({ "matches": holds, "made_up_inputs": made_up, "outputs": comparisons, "hint": hint });
+        report::print_json(&found)?;
     } else {
         let hint = hint.map(|hint| format!("\n{hint}\n")).unwrap_or_default();
-        report::print(&format!("{}{hint}", report::comparisons(&comparisons)))?;
+        let made_up = execution::made_up(&args.execution, &loaded.made_up);
+        report::print(&format!("{}{made_up}{hint}", report::comparisons(&comparisons)))?;
     }
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(Code::Mismatch.exit()) })
 }
@@ -175,6 +180,15 @@ fn tolerances(args: &Args) -> Result<Tolerances> {
     Ok(tolerances)
 }
 
+/// The error where the shapes of the inputs do not fit the model: the user has given none, so it is another model.
+fn of_another_model(error: Diagnostic, model: &Path) -> Diagnostic {
+    if error.code != Code::ShapeOption {
+        return error;
+    }
+    let message = format!("'{}' has other inputs than what is verified: {}", model.display(), error.message);
+    Diagnostic::new(Code::BadInput, message).hint("Is it the model that the artifact was compiled from?")
+}
+
 /// The outputs of the model on the same inputs, computed by the reference kernels.
 pub(crate) fn by_reference_kernels(
     model: &Path,
@@ -186,7 +200,8 @@ pub(crate) fn by_reference_kernels(
     let shapes = Shapes { shape: loaded.shapes(), dim: Vec::new() };
     let sources = vec![("main".to_owned(), model.to_owned())];
     let request = compile_request::request(registry, &chosen, sources, &shapes)?;
-    let mut session = Session::load(artifact::compile_for_now(&request, model)?.0, registry, &LoadOptions::default())?;
+    let (compiled, _) = artifact::compile_for_now(&request, model).map_err(|error| of_another_model(error, model))?;
+    let mut session = Session::load(compiled, registry, &LoadOptions::default())?;
     loaded.run_on(&mut session)?;
     outputs::collect(&session)
 }

@@ -124,7 +124,8 @@ impl<'a> FrontEnd<'a> {
         }
     }
 
-    fn warn(&mut self, warnings: Vec<Diagnostic>, observer: &mut dyn Observer) {
+    /// Tells the warnings that were not told before.
+    pub(super) fn warn(&mut self, warnings: Vec<Diagnostic>, observer: &mut dyn Observer) {
         for warning in warnings {
             if !self.warned.contains(&warning) {
                 observer.warning(&warning);

@@ -93,7 +93,7 @@ fn is_taken_by(row: &NodeRow, backend: &str) -> bool {
 /// Where a node goes that should go to `backend`, and that one's reason.
 fn elsewhere(row: &NodeRow, backend: &str) -> String {
     let taken = row.taken.as_ref().map_or("no backend", |(_, backend)| backend);
-    let reason = row.refused.iter().find(|(name, _)| name == backend).map(|(_, reason)| reason.as_str());
+    let reason = row.refused.iter().find(|(name, _)| name == backend).map(|(_, reason)| reason);
     let reason = reason.map(|reason| format!(" ({backend}: {reason})")).unwrap_or_default();
     format!("node '{}' ({}) goes to {taken}{reason}", row.node, row.op)
 }

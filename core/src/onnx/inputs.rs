@@ -12,6 +12,9 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim::Expr;
 use crate::ir::{self, ElementShape, ListType, TensorType};
 
+/// Most elements of an input: a byte each would fill what a program can address, 47 bits on usual processors.
+const MOST_ELEMENTS: usize = 1 << 47;
+
 /// The user's options, and which of them some entry could use.
 pub(super) struct ShapeOptions<'a> {
     options: &'a ImportOptions,
@@ -151,6 +154,7 @@ impl Symbols {
                 Size::Unknown => Expr::symbol(&name).to_dim()?,
             };
             product = tensor::checked_size(product, dim.fixed().unwrap_or(1))
+                .filter(|&product| product <= MOST_ELEMENTS)
                 .ok_or_else(|| Diagnostic::new(Code::BadGraph, format!("input '{name}': its shape is too large")))?;
             dims.push(dim);
         }
@@ -170,13 +174,14 @@ fn override_shape(input: &mut Declared, shape: &[usize], symbols: &mut Symbols) 
     };
     if declared.len() != shape.len() {
         let (has, given) = (declared.len(), shape.len());
-        let error = option_error(format!("input '{name}' has {has} dimensions, but its shape option has {given}"));
+        let error =
+            option_error(format!("input '{name}' has {has} dimensions in the model, and {given} in the given shape"));
         return Err(error.hint("`byoc inspect MODEL` shows the shapes of its inputs"));
     }
     for (axis, (dim, &given)) in declared.iter().zip(shape).enumerate() {
         match dim {
             Size::Fixed(size) if *size != given => {
-                let cause = format!("dimension {axis} is {size} in the model, but {given} in its shape option");
+                let cause = format!("dimension {axis} is {size} in the model, {given} is given");
                 let hint = "A size that the model fixes stays as it is; export the model with a name in its place";
                 return Err(option_error(format!("input '{name}': {cause}")).hint(hint));
             }
@@ -200,7 +205,9 @@ fn override_elements(name: &str, list: &mut ListType, shape: &[usize]) -> Result
         ElementShape::Never | ElementShape::Any => true,
     };
     if !fits {
-        return Err(option_error(format!("input '{name}' is {list} in the model, and its shape option does not fit")));
+        let given: Vec<_> = shape.iter().map(usize::to_string).collect();
+        let message = format!("input '{name}' is {list} in the model, [{}] is given", given.join(","));
+        return Err(option_error(message).hint("`byoc inspect MODEL` shows the shapes of its inputs"));
     }
     list.shape = given;
     Ok(())

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use byoc_plugin_api::{Refusal, RegionPolicy};
 
 use super::groups::Groups;
-use super::quantized;
+use super::{Reason, quantized};
 use crate::diagnostic::Result;
 use crate::ir::ValueId;
 
@@ -33,7 +33,7 @@ pub(super) fn merge<'a>(
     backend: usize,
     policy: &'a RegionPolicy,
     check: &'a mut Check<'a>,
-) -> Result<Vec<(usize, String)>> {
+) -> Result<Vec<(usize, Reason)>> {
     let barred = barred(groups, backend, &policy.starts_with);
     let (asked, refusals) = (HashSet::new(), HashMap::new());
     let mut merging = Merging { groups, backend, policy, check, barred, asked, refusals };
@@ -235,23 +235,17 @@ impl Merging<'_, '_> {
     }
 
     /// The groups that are not a region of the policy, with the reason.
-    fn not_allowed(&self) -> Vec<(usize, String)> {
+    fn not_allowed(&self) -> Vec<(usize, Reason)> {
         let groups = self.groups.of(self.backend).into_iter();
         groups.filter_map(|group| self.reason(group).map(|reason| (group, reason))).collect()
     }
 
-    fn reason(&self, group: usize) -> Option<String> {
-        let mut reason = if let Some(node) = self.wrong_start(group, group) {
-            let (op, allowed) = (self.groups.node(node).qualified_op(), self.policy.starts_with.join(" or "));
-            format!("region_start: the region would start with {op}, not with {allowed}")
-        } else {
-            let most = self.policy.max_inputs.filter(|_| !self.inputs_fit(group, group))?;
-            let inputs = self.groups.groups[group].reads.len();
-            format!("region_inputs: the region would have {inputs} tensor inputs, at most {most}")
-        };
-        if let Some(refusal) = self.refusals.get(&group) {
-            reason += &format!("; merged with its neighbours: {refusal}");
+    fn reason(&self, group: usize) -> Option<Reason> {
+        let merged = self.refusals.get(&group).cloned();
+        if self.wrong_start(group, group).is_some() {
+            return Some(Reason::Start { allowed: self.policy.starts_with.clone(), merged });
         }
-        Some(reason)
+        let most = self.policy.max_inputs.filter(|_| !self.inputs_fit(group, group))?;
+        Some(Reason::Inputs { count: self.groups.groups[group].reads.len(), most, merged })
     }
 }

@@ -2,20 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use byoc_plugin_api::Refusal;
+use byoc_plugin_api::{Refusal, RefusalCode};
 
-use super::Partitioned;
+use super::{Partitioned, Reason};
+use crate::diagnostic::{Code, Diagnostic};
 use crate::ir::{CustomOperators, Graph, Model, Node};
 use crate::plugin::Selected;
-
-/// The reason of a backend that has no pattern for a node.
-pub(super) const NO_PATTERN: &str = "no pattern matches";
-
-/// The reason of every backend for a node that nobody knows.
-const UNKNOWN_OPERATOR: &str = "the operator is not known";
-
-/// The reason of every backend for the other nodes of such a model.
-const NOT_ASKED: &str = "not asked, since another operator of the model is not known";
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +19,7 @@ pub enum Outcome {
     /// The region would have done no arithmetic.
     OnlyNoOps,
     /// The backend's policy does not allow the region, for the reason given.
-    NoRegion(String),
+    NoRegion(Reason),
 }
 
 /// A pattern of a backend matched some nodes.
@@ -56,8 +48,8 @@ pub struct NodeRow {
     pub op: String,
     /// The region that holds the node, and its backend; `None` where no backend takes it.
     pub taken: Option<(String, String)>,
-    /// For each backend before the one that took it: its name, and its refusal.
-    pub refused: Vec<(String, String)>,
+    /// For each backend before the one that took it: its name, and its reason.
+    pub refused: Vec<(String, Reason)>,
     /// Whether core runs it and no backend is asked about it, as control flow and what reads or makes a sequence: then `taken` names the
     /// bodies that it runs, and `byoc`.
     pub control: bool,
@@ -103,18 +95,48 @@ pub fn explain(partitioned: &Partitioned, backends: &[Selected]) -> Vec<NodeRow>
     rows
 }
 
+/// A warning for each backend of the list that takes no node. A host backend that is left none is as it should be.
+pub(crate) fn unused(partitioned: &Partitioned, backends: &[Selected]) -> Vec<Diagnostic> {
+    let uses = |index: usize| partitioned.regions.iter().any(|plan| plan.backend == index);
+    let is_left_some = |index: usize| {
+        !partitioned.left_over.is_empty() || partitioned.regions.iter().any(|plan| plan.backend >= index)
+    };
+    let warning = |(index, selected): (usize, &Selected)| {
+        let name = selected.name();
+        if is_left_some(index) {
+            let message = format!("backend '{name}' takes no node of the model");
+            return Some(Diagnostic::new(Code::UnusedBackend, message).hint("See byoc explain for the reasons"));
+        }
+        if selected.registered.description.host {
+            return None;
+        }
+        let before: Vec<_> = (0..index).filter(|&other| uses(other)).map(|other| backends[other].name()).collect();
+        let before = before.join(" and ");
+        let message = format!("backend '{name}' is left no node of the model: {before} takes every one");
+        Some(Diagnostic::new(Code::UnusedBackend, message).hint(format!("Name it before {before} in --backend")))
+    };
+    // That is told by another warning.
+    let crashed = |index: usize| {
+        let crash =
+            |outcome: &Outcome| matches!(outcome, Outcome::Refused(refusal) if refusal.code == RefusalCode::Crashed);
+        partitioned.attempts.iter().any(|attempt| attempt.backend == index && crash(&attempt.outcome))
+    };
+    let unused = backends.iter().enumerate().filter(|(index, _)| !uses(*index) && !crashed(*index));
+    unused.filter_map(warning).collect()
+}
+
 /// One row for each node of a model in which some operators are not among those that core has or that are `known`. None is
 /// taken.
 pub(crate) fn nodes_of_unknown(model: &Model, known: &CustomOperators, backends: &[&str]) -> Vec<NodeRow> {
     let row = |graph: &Graph, node: &Node| {
         let is_known = node.version.is_none_or(|version| known.find(&node.domain, &node.op, Some(version)).is_some());
-        let reason = if is_known { NOT_ASKED } else { UNKNOWN_OPERATOR };
+        let reason = if is_known { Reason::NotAsked } else { Reason::UnknownOperator };
         NodeRow {
             entry: graph.entry().to_owned(),
             node: node.name.clone(),
             op: node.qualified_op(),
             taken: None,
-            refused: backends.iter().map(|backend| ((*backend).to_owned(), reason.to_owned())).collect(),
+            refused: backends.iter().map(|backend| ((*backend).to_owned(), reason.clone())).collect(),
             control: false,
             reads: reads(graph, node),
             writes: writes(graph, node),
@@ -185,12 +207,13 @@ fn last_attempts(partitioned: &Partitioned) -> HashMap<(usize, usize, usize), &A
 }
 
 /// Why a backend did not take a node.
-fn reason(attempt: Option<&Attempt>) -> String {
-    match attempt.map(|attempt| (&attempt.outcome, &attempt.pattern)) {
-        None => NO_PATTERN.into(),
-        Some((Outcome::Refused(refusal), pattern)) => format!("{pattern}: {refusal}"),
-        Some((Outcome::OnlyNoOps, _)) => "only_no_ops: the region would do no arithmetic".into(),
-        Some((Outcome::NoRegion(reason), _)) => reason.clone(),
-        Some((Outcome::Taken, pattern)) => format!("{pattern}: taken and given back"),
+fn reason(attempt: Option<&Attempt>) -> Reason {
+    let Some(Attempt { pattern, outcome, .. }) = attempt else { return Reason::NoPattern };
+    let pattern = pattern.clone();
+    match outcome {
+        Outcome::Refused(refusal) => Reason::Refused { pattern, refusal: refusal.clone() },
+        Outcome::OnlyNoOps => Reason::OnlyNoOps,
+        Outcome::NoRegion(reason) => reason.clone(),
+        Outcome::Taken => Reason::GivenBack { pattern },
     }
 }

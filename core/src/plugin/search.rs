@@ -19,6 +19,8 @@ pub struct SearchPath {
     /// Entries of `BYOC_PLUGIN_PATH` that are passed over: what a relative path means depends on the folder in which the
     /// program happens to run.
     pub ignored: Vec<PathBuf>,
+    /// Entries of `BYOC_PLUGIN_PATH` that are no folders.
+    pub absent: Vec<PathBuf>,
 }
 
 impl SearchPath {
@@ -32,6 +34,7 @@ impl SearchPath {
         // An empty variable is not a list; in a list, an empty entry would be the current folder.
         if let Some(list) = variable("BYOC_PLUGIN_PATH").filter(|list| !list.is_empty()) {
             let (absolute, relative): (Vec<_>, _) = std::env::split_paths(&list).partition(|path| path.is_absolute());
+            self.absent = absolute.iter().filter(|path| !path.is_dir()).cloned().collect();
             self.dirs.extend(absolute);
             self.ignored = relative;
         }

@@ -56,8 +56,9 @@ pub fn open_region(artifact: &Artifact, symbol: &str, registry: &Registry) -> Re
     };
     let backend = bind::backend(region, registry)?;
     if backend.description.files.is_empty() {
-        let message = format!("region {symbol} is code of the backend '{}', which opens no files", region.backend);
-        return Err(Diagnostic::new(Code::CodeFile, message).hint("See byoc inspect --regions"));
+        let message = format!("region {symbol} has no file in it: the backend '{}' makes none", region.backend);
+        let hint = format!("byoc inspect {} --region {symbol} shows the region", artifact.path().display());
+        return Err(Diagnostic::new(Code::CodeFile, message).hint(hint));
     }
     let code = artifact.code(region)?;
     let title = format!("the code of region {symbol}");

@@ -152,7 +152,11 @@ impl Judge<'_> {
     }
 
     fn recompile(&self, name: &str, reason: String) -> Refusal {
-        Refusal { name: name.to_owned(), reason, hint: format!("Compile {} in place of swapping", self.new.label) }
+        Refusal {
+            name: name.to_owned(),
+            reason,
+            hint: format!("Make a new artifact of {} with byoc compile", self.new.label),
+        }
     }
 
     fn other_model(&self, name: &str, reason: String) -> Refusal {

@@ -6,7 +6,7 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::runtime::{PortInfo, Session};
 use byoc_plugin_api::TensorView;
 
-use crate::inputs::{self, Inputs, OpenSizes};
+use crate::inputs::{self, Gathered, Inputs, OpenSizes};
 use crate::lists::{Given, Handles};
 pub use crate::profile::Profile;
 
@@ -16,6 +16,8 @@ pub struct Loaded {
     pub session: Session,
     /// A value for each of its inputs.
     inputs: Vec<Given>,
+    /// Names of the inputs whose values are made up.
+    pub made_up: Vec<String>,
     /// What the session has given for those that are not tensors of numbers.
     handles: Vec<Handles>,
 }
@@ -28,18 +30,18 @@ impl Loaded {
         open_sizes: &OpenSizes,
         warn: &mut dyn FnMut(Diagnostic),
     ) -> Result<Loaded> {
-        let inputs = inputs::gather(&session.inputs(), given, open_sizes, warn)?;
-        Loaded::with(session, inputs)
+        let Gathered { values, made_up } = inputs::gather(&session.inputs(), given, open_sizes, warn)?;
+        Loaded::with(session, values, made_up)
     }
 
     /// Another session of the same entry on the same inputs, which are copied.
     pub fn beside(&self, session: Session) -> Result<Loaded> {
-        Loaded::with(session, self.inputs.clone())
+        Loaded::with(session, self.inputs.clone(), self.made_up.clone())
     }
 
-    fn with(mut session: Session, inputs: Vec<Given>) -> Result<Loaded> {
+    fn with(mut session: Session, inputs: Vec<Given>, made_up: Vec<String>) -> Result<Loaded> {
         let handles = inputs.iter().map(|given| given.give(&mut session)).collect::<Result<_>>()?;
-        Ok(Loaded { session, inputs, handles })
+        Ok(Loaded { session, inputs, made_up, handles })
     }
 
     /// The shapes of the inputs that are tensors, by name.

@@ -7,14 +7,56 @@ use byoc_plugin_api::{DType, text_block};
 use half::{bf16, f16};
 
 /// How generated inputs are filled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fill {
     /// Random values: even in [0,1) for floats, 0 to 255 for `u8`, words for texts, 0 or 1 for other types.
     Random,
+    /// Random values in a range that [`Range::fits`] the type; words for texts.
+    Within(Range),
     /// Zeros.
     Zeros,
     /// Ones.
     Ones,
+}
+
+/// Bounds of random values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// The least value.
+    pub low: f64,
+    /// Of whole numbers the greatest value; of others values come near it.
+    pub high: f64,
+}
+
+impl Range {
+    /// Whether elements of that type have values in the range. What floats of 8 bits and less cannot hold becomes the nearest
+    /// that they can.
+    pub fn fits(self, dtype: DType) -> bool {
+        let most = match dtype {
+            DType::F16 => f64::from(f16::MAX),
+            DType::BF16 => f64::from(bf16::MAX),
+            DType::F32 | DType::C64 => f64::from(f32::MAX),
+            DType::F64 | DType::C128 => f64::MAX,
+            DType::String => return false,
+            small if small.is_small_float() => return true,
+            integer => return self.integers(integer).is_some(),
+        };
+        self.low.abs() <= most && self.high.abs() <= most
+    }
+
+    /// The least and the greatest of the whole numbers in it; `None` where there is none, or where the type does not have both.
+    fn integers(self, dtype: DType) -> Option<(i64, i64)> {
+        let unused = 64 - dtype.bits() as u32;
+        let (least, most) = match dtype {
+            DType::Bool => (0, 1),
+            DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::I4 | DType::I2 => {
+                (i64::MIN >> unused, i64::MAX >> unused)
+            }
+            _ => (0, i64::try_from(u64::MAX >> unused).unwrap_or(i64::MAX)),
+        };
+        let (low, high) = (self.low.ceil(), self.high.floor());
+        (low <= high && low >= least as f64 && high <= most as f64).then_some((low as i64, high as i64))
+    }
 }
 
 /// So many elements of that type. An error where there is no memory for them.
@@ -29,12 +71,13 @@ pub fn fill(mode: Fill, seed: u64, name: &str, dtype: DType, elements: usize) ->
     let length = elements.saturating_mul(dtype.unpacked_bytes());
     let mut bytes = match mode {
         Fill::Zeros => return memory::zeroed(dtype.bytes_for(elements).unwrap_or(usize::MAX)),
-        Fill::Ones | Fill::Random => memory::room(length)?,
+        Fill::Ones | Fill::Random | Fill::Within(_) => memory::room(length)?,
     };
     let (one, mut random) = (one(dtype), SplitMix::new(seed, name));
     for _ in 0..elements {
         match mode {
             Fill::Random => random.element(dtype, &mut bytes),
+            Fill::Within(range) => random.within(range, dtype, &mut bytes),
             Fill::Ones | Fill::Zeros => bytes.extend_from_slice(&one),
         }
     }
@@ -49,7 +92,7 @@ fn texts(mode: Fill, seed: u64, name: &str, elements: usize) -> Result<Vec<u8>, 
     let mut text = || match mode {
         Fill::Zeros => String::new(),
         Fill::Ones => "1".into(),
-        Fill::Random => {
+        Fill::Random | Fill::Within(_) => {
             let letters = 1 + random.next() % 8;
             (0..letters).map(|_| char::from(b'a' + (random.next() % 26) as u8)).collect()
         }
@@ -95,6 +138,27 @@ impl SplitMix {
         (self.next() >> 40) as f32 / (1u32 << 24) as f32
     }
 
+    /// Appends one element in the range.
+    fn within(&mut self, range: Range, dtype: DType, bytes: &mut Vec<u8>) {
+        let Range { low, high } = range;
+        if !dtype.is_float() && !dtype.is_small_float() {
+            let (least, most) = range.integers(dtype).unwrap_or_default();
+            // Of all 2^64 numbers there are too many to count.
+            let count = most.abs_diff(least).checked_add(1);
+            let value = count.map_or(self.next(), |count| self.next() % count).wrapping_add_signed(least);
+            return bytes.extend(&value.to_le_bytes()[..dtype.unpacked_bytes()]);
+        }
+        let part = f64::from(self.uniform());
+        let value = low * (1.0 - part) + high * part;
+        match dtype {
+            DType::F32 => bytes.extend((value as f32).to_le_bytes()),
+            DType::F64 => bytes.extend(value.to_le_bytes()),
+            DType::F16 => bytes.extend(f16::from_f64(value).to_le_bytes()),
+            DType::BF16 => bytes.extend(bf16::from_f64(value).to_le_bytes()),
+            small => bytes.extend(small::encode(small, value, true, Round::Nearest)),
+        }
+    }
+
     /// Appends one element. Integers are 0 or 1 (`u8`: any), which is a mask, a kind of token, or an index that fits
     /// nearly everywhere.
     fn element(&mut self, dtype: DType, bytes: &mut Vec<u8>) {
@@ -138,6 +202,33 @@ mod tests {
             let random = numbers(Fill::Random);
             assert!(random.iter().all(|value| (0.0..=most).contains(value)), "{dtype}");
             assert!(random.iter().any(|&value| value != random[0]), "{dtype}");
+        }
+    }
+
+    #[test]
+    fn ranges_hold_for_every_type() {
+        let numbers = |dtype: DType, low: f64, high: f64| {
+            let range = Range { low, high };
+            assert!(range.fits(dtype), "{dtype}");
+            let bytes = fill(Fill::Within(range), 7, "x", dtype, 256).expect("small");
+            let tensor = Tensor::new(dtype, vec![256], bytes).expect("a tensor");
+            tensor.numbers().map(crate::tensor::Number::value).collect::<Vec<_>>()
+        };
+        for dtype in DType::all().filter(|dtype| dtype.is_number()) {
+            let found = numbers(dtype, 0.0, 1.0);
+            assert!(found.iter().all(|value| (0.0..=1.0).contains(value)), "{dtype}");
+            assert!(found.iter().any(|&value| value != found[0]), "{dtype}");
+        }
+        for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I8, DType::I64, DType::I4] {
+            let found = numbers(dtype, -3.5, 5.0);
+            let (least, most) = (found.iter().copied().fold(9.0, f64::min), found.iter().copied().fold(-9.0, f64::max));
+            let ends = if dtype.is_float() { (-3.5..-3.2, 4.7..5.01) } else { (-3.0..-2.9, 5.0..5.1) };
+            assert!(ends.0.contains(&least) && ends.1.contains(&most), "{dtype}: {least} to {most}");
+        }
+        assert_eq!(numbers(DType::I64, i64::MIN as f64, i64::MAX as f64).len(), 256);
+        let misfits = [(DType::U8, -1.0, 3.0), (DType::I8, 0.0, 128.0), (DType::I64, 0.2, 0.8), (DType::F16, 0.0, 7e4)];
+        for (dtype, low, high) in misfits {
+            assert!(!Range { low, high }.fits(dtype), "{dtype}");
         }
     }
 

@@ -1,16 +1,17 @@
 //! The inputs of a run: by name from files, the rest filled where the user asks for it.
 
+mod sizes;
 mod source;
-mod test_data;
+pub(crate) mod test_data;
 
 use std::collections::HashMap;
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_core::dim::{self, Expr};
+use byoc_core::dim;
 use byoc_core::runtime::PortInfo;
-use byoc_plugin_api::{DType, Dim};
+use byoc_plugin_api::DType;
 
-use crate::fill::{Fill, fill};
+use crate::fill::{Fill, Range, fill};
 use crate::lists::{self, Given, Parts};
 use crate::tensor::{Tensor, byte_length};
 use crate::text;
@@ -28,6 +29,8 @@ pub struct Inputs {
     pub fill: Option<Fill>,
     /// The seed of random values; the same seed and input name give the same values.
     pub seed: u64,
+    /// Ranges of random values, each for the input of that name; `None` is for all others.
+    pub ranges: Vec<(Option<String>, Range)>,
     /// What is taken from each pixel of an image, where 0 is black and 1 is white: one number or one a channel; empty for 0.
     pub mean: Vec<f32>,
     /// What each pixel is divided by after that; empty for 1.
@@ -50,13 +53,22 @@ impl Inputs {
     }
 }
 
-/// One value for each port, in their order. `warn` is called with what a user should know of them.
+/// The inputs of a run.
+#[derive(Clone, Debug)]
+pub struct Gathered {
+    /// One value for each port, in their order.
+    pub values: Vec<Given>,
+    /// Names of those that no file gives, and that are filled therefore.
+    pub made_up: Vec<String>,
+}
+
+/// Gathers the value of each port. `warn` is called with what a user should know of them.
 pub fn gather(
     ports: &[PortInfo],
     inputs: &Inputs,
     open_sizes: &OpenSizes,
     warn: &mut dyn FnMut(Diagnostic),
-) -> Result<Vec<Given>> {
+) -> Result<Gathered> {
     let mut given: Vec<Option<Tensor>> = vec![None; ports.len()];
     let mut parts = vec![Parts::default(); ports.len()];
     let mut reading = Reading::new(ports, inputs, open_sizes, warn)?;
@@ -69,23 +81,48 @@ pub fn gather(
             };
             if !new {
                 let name = element.map_or_else(|| port.name.clone(), |at| lists::element_name(&port.name, at));
-                return Err(bad(format!("input '{name}' is given twice")));
+                return Err(bad(format!("input '{name}' is given twice")).hint("Leave one of them out"));
             }
         }
     }
     reading.finish()?;
-    let symbols = symbols(ports, &given, open_sizes)?;
+    check_ranges(ports, inputs)?;
+    let symbols = sizes::symbols(ports, &given, open_sizes)?;
     let filling = Filling { inputs, symbols: &symbols, open_sizes };
+    let mut made_up = Vec::new();
     let value = |(port, (given, parts)): (&PortInfo, (Option<Tensor>, Parts))| {
         let given = given.map(Given::Tensor).map_or_else(|| parts.list(port), |given| Ok(Some(given)))?;
         match (given, inputs.fill) {
             // An optional is made up like other inputs, if nothing says that it holds nothing.
             (Some(given), mode) if mode.is_none() || given != Given::Nothing => Ok(given),
-            (_, Some(mode)) => filling.value(port, mode),
+            (_, Some(mode)) => {
+                made_up.push(port.name.clone());
+                filling.value(port, mode)
+            }
             (_, None) => Err(missing(ports, port)),
         }
     };
-    ports.iter().zip(given.into_iter().zip(parts)).map(value).collect()
+    let values = ports.iter().zip(given.into_iter().zip(parts)).map(value).collect::<Result<_>>()?;
+    Ok(Gathered { values, made_up })
+}
+
+/// Errors where a range is for nothing that is made up at random.
+fn check_ranges(ports: &[PortInfo], inputs: &Inputs) -> Result<()> {
+    if inputs.ranges.is_empty() {
+        return Ok(());
+    }
+    if inputs.fill != Some(Fill::Random) {
+        let message = "--fill-range is for random values, and the inputs are not filled with any";
+        return Err(Diagnostic::new(Code::Usage, message).hint("Leave it out, or give --fill random"));
+    }
+    for name in inputs.ranges.iter().filter_map(|(name, _)| name.as_ref()) {
+        if !ports.iter().any(|port| port.name == *name) {
+            let names: Vec<_> = ports.iter().map(|port| port.name.as_str()).collect();
+            let error = bad(format!("there is no input '{name}', which --fill-range names"));
+            return Err(error.hint(format!("The inputs are: {}", names.join(", "))));
+        }
+    }
+    Ok(())
 }
 
 /// The ports with their types, in words.
@@ -108,68 +145,6 @@ fn missing(ports: &[PortInfo], port: &PortInfo) -> Diagnostic {
         .hint(format!("{how}, or make it up with --fill random. The inputs are: {}", listed(ports)))
 }
 
-/// The sizes of symbolic dimensions: from `--dim`, and from tensors of files and `--shape`.
-fn symbols(ports: &[PortInfo], given: &[Option<Tensor>], open_sizes: &OpenSizes) -> Result<HashMap<String, usize>> {
-    let known = known_symbols(ports)?;
-    let mut symbols = HashMap::new();
-    for (name, size) in &open_sizes.dims {
-        if !known.contains(name) {
-            let error = Diagnostic::new(Code::ShapeOption, format!("the entry has no dimension '{name}'"));
-            return Err(match known.is_empty() {
-                true => error.hint("All dimensions of its inputs are fixed"),
-                false => error.hint(format!("Its dimensions are: {}", known.join(", "))),
-            });
-        }
-        symbols.insert(name.clone(), *size);
-    }
-    for (name, _) in &open_sizes.shapes {
-        if !ports.iter().any(|port| port.name == *name) {
-            let names: Vec<_> = ports.iter().map(|port| port.name.as_str()).collect();
-            let error = Diagnostic::new(Code::ShapeOption, format!("there is no input '{name}'"));
-            return Err(error.hint(format!("The inputs are: {}", names.join(", "))));
-        }
-    }
-    let mut open = Vec::new();
-    for (port, given) in ports.iter().zip(given) {
-        let from_file = given.as_ref().map(|tensor| tensor.shape().iter().map(|&size| size as usize).collect());
-        let from_flag =
-            || open_sizes.shapes.iter().find(|(name, _)| *name == port.name).map(|(_, shape)| shape.clone());
-        let shape: Option<Vec<usize>> = from_file.or_else(from_flag);
-        open.extend(port.shape.iter().zip(shape.into_iter().flatten()).map(|(dim, size)| (port, dim, size)));
-    }
-    bind_all(open, &mut symbols)?;
-    Ok(symbols)
-}
-
-/// Solves for symbols. A sum of two symbols can be taken apart once another size has told one of them.
-fn bind_all(mut open: Vec<(&PortInfo, &Dim, usize)>, symbols: &mut HashMap<String, usize>) -> Result<()> {
-    loop {
-        let mut left = Vec::new();
-        let before = open.len();
-        for (port, dim, size) in open {
-            let Dim::Symbolic(text) = dim else { continue };
-            let place = || format!("input '{}'", port.name);
-            if !dim::bind(text, size, symbols).map_err(|error| Diagnostic::from(error).within(place()))? {
-                left.push((port, dim, size));
-            }
-        }
-        if left.is_empty() || left.len() == before {
-            return Ok(());
-        }
-        open = left;
-    }
-}
-
-fn known_symbols(ports: &[PortInfo]) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for dim in ports.iter().flat_map(|port| &port.shape) {
-        names.extend(Expr::of(dim)?.symbols());
-    }
-    names.sort();
-    names.dedup();
-    Ok(names)
-}
-
 /// How many tensors a sequence gets that is made up.
 const MADE_UP: usize = 3;
 
@@ -183,6 +158,7 @@ struct Filling<'a> {
 impl Filling<'_> {
     fn value(&self, port: &PortInfo, mode: Fill) -> Result<Given> {
         let PortInfo { name, dtype, shape, list } = port;
+        let mode = self.ranged(mode, name, list.as_ref().map_or(*dtype, |list| list.dtype))?;
         let chosen = self.open_sizes.shapes.iter().find(|(chosen, _)| chosen == name).map(|(_, shape)| shape.clone());
         let Some(list) = list else {
             let shape = match chosen {
@@ -201,6 +177,19 @@ impl Filling<'_> {
         match list.sequence {
             true => (0..MADE_UP).map(tensor).collect::<Result<_>>().map(Given::Sequence),
             false => tensor(0).map(Given::Optional),
+        }
+    }
+
+    /// The same, with the range that the user gives for the input, or for all.
+    fn ranged(&self, mode: Fill, name: &str, dtype: DType) -> Result<Fill> {
+        let of = |wanted: Option<&str>| self.inputs.ranges.iter().find(|(own, _)| own.as_deref() == wanted);
+        match of(Some(name)).or_else(|| of(None).filter(|_| dtype != DType::String)) {
+            None => Ok(mode),
+            Some((_, range)) if range.fits(dtype) => Ok(Fill::Within(*range)),
+            Some((_, Range { low, high })) => {
+                let error = bad(format!("input '{name}' is {dtype}, which has no values from {low} to {high}"));
+                Err(error.hint(format!("Give a range for it, as in --fill-range {name}=0,1")))
+            }
         }
     }
 
@@ -230,6 +219,8 @@ fn bad(message: String) -> Diagnostic {
 
 #[cfg(test)]
 mod tests {
+    use byoc_plugin_api::Dim;
+
     use super::*;
     use crate::npz;
 
@@ -252,6 +243,7 @@ mod tests {
         let shapes = |inputs: &Inputs, open: &OpenSizes| {
             gather(&ports(), inputs, open, &mut |warning| panic!("{warning}"))
                 .expect("filled")
+                .values
                 .iter()
                 .map(|given| match given {
                     Given::Tensor(tensor) => tensor.shape().to_vec(),
@@ -267,6 +259,59 @@ mod tests {
         npz::write(&path, &[("mask".into(), mask)]).expect("written");
         let inputs = Inputs { sources: vec![Source::file(path)], ..Inputs::random() };
         assert_eq!(shapes(&inputs, &OpenSizes::default()), [vec![5, 4], vec![5]]);
+    }
+
+    #[test]
+    fn what_is_made_up_has_a_range_and_is_told() {
+        let range = |low, high| Range { low, high };
+        let inputs = Inputs { ranges: vec![(Some("ids".into()), range(5.0, 9.0))], ..Inputs::random() };
+        let gathered = gather(&ports(), &inputs, &sizes(&[("batch", 64)], &[]), &mut |warning| panic!("{warning}"));
+        let Gathered { values, made_up } = gathered.expect("filled");
+        assert_eq!(made_up, ["ids", "mask"]);
+        let [Given::Tensor(ids), Given::Tensor(mask)] = &values[..] else { panic!("{values:?}") };
+        assert!(ids.numbers().all(|number| (5.0..=9.0).contains(&number.value())));
+        assert!(mask.numbers().all(|number| (0.0..1.0).contains(&number.value())));
+        let error = |inputs: &Inputs| {
+            let error = gather(&ports(), inputs, &sizes(&[("batch", 1)], &[]), &mut |warning| panic!("{warning}"));
+            error.expect_err("a mistake").to_string()
+        };
+        let cases = [
+            (
+                Inputs { fill: Some(Fill::Zeros), ..inputs.clone() },
+                "[B901] --fill-range is for random values, and the inputs are not filled with any. Leave it out, or give --fill \
+                 random",
+            ),
+            (
+                Inputs { ranges: vec![(Some("id".into()), range(0.0, 1.0))], ..Inputs::random() },
+                "[B701] there is no input 'id', which --fill-range names. The inputs are: ids, mask",
+            ),
+            (
+                Inputs { ranges: vec![(None, range(0.1, 0.9))], ..Inputs::random() },
+                "[B701] input 'ids' is i64, which has no values from 0.1 to 0.9. Give a range for it, as in --fill-range ids=0,1",
+            ),
+        ];
+        for (inputs, text) in cases {
+            assert_eq!(error(&inputs), text);
+        }
+    }
+
+    #[test]
+    fn sizes_that_contradict_each_other_name_what_told_them() {
+        let dir = tempfile::tempdir().expect("folder");
+        let path = dir.path().join("in.npz");
+        let ids = Tensor::new(DType::I64, vec![2, 4], vec![0; 64]).expect("a tensor");
+        let mask = Tensor::new(DType::F32, vec![3], vec![0; 12]).expect("a tensor");
+        npz::write(&path, &[("ids".into(), ids), ("mask".into(), mask)]).expect("written");
+        let inputs = Inputs { sources: vec![Source::file(path)], ..Inputs::default() };
+        let error = |dims: &[(&str, usize)]| {
+            gather(&ports(), &inputs, &sizes(dims, &[]), &mut |warning| panic!("{warning}"))
+                .expect_err("they do")
+                .to_string()
+        };
+        let text = "[B701] input 'mask': the size 'batch' is 3, and 2 by input 'ids'. Give sizes that agree";
+        assert_eq!(error(&[]), text);
+        let text = "[B701] input 'ids': the size 'batch' is 2, and 3 by --dim. Give sizes that agree";
+        assert_eq!(error(&[("batch", 3)]), text);
     }
 
     #[test]
@@ -306,7 +351,7 @@ mod tests {
             (
                 "mask",
                 format!("input 'mask' is i32 in '{}', the entry takes f32", path.display()),
-                "Convert it with NumPy's astype",
+                "Convert it with NumPy's astype('float32')",
             ),
         ] {
             npz::write(&path, &[(name.into(), tensor())]).expect("written");

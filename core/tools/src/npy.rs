@@ -98,6 +98,39 @@ impl Array {
     }
 }
 
+/// How an array of elements that are called `found` becomes one of `wanted`.
+pub(crate) fn conversion(found: &str, wanted: DType) -> String {
+    let name = match wanted {
+        DType::String => "U",
+        DType::Bool => "bool",
+        DType::F16 => "float16",
+        DType::F32 => "float32",
+        DType::F64 => "float64",
+        DType::C64 => "complex64",
+        DType::C128 => "complex128",
+        DType::I8 => "int8",
+        DType::I16 => "int16",
+        DType::I32 => "int32",
+        DType::I64 => "int64",
+        DType::U8 => "uint8",
+        DType::U16 => "uint16",
+        DType::U32 => "uint32",
+        DType::U64 => "uint64",
+        DType::BF16 => return "Convert it with astype('bfloat16') of the package ml_dtypes".into(),
+        _ => return format!("Give the code of each {wanted} as uint8"),
+    };
+    let cuts = wanted != DType::Bool
+        && wanted.is_number()
+        && !wanted.is_float()
+        && found.trim_start_matches('b').starts_with('f');
+    match cuts {
+        true => format!(
+            "Is it the right array? Fractions are lost where NumPy's astype('{name}') makes whole numbers of it"
+        ),
+        false => format!("Convert it with NumPy's astype('{name}')"),
+    }
+}
+
 /// Bytes of a character where the type is one of texts: Unicode (`U5`), or bytes (`S5`).
 fn text_unit(kind: &str) -> Option<usize> {
     match kind.as_bytes() {
@@ -375,6 +408,26 @@ mod tests {
         assert_eq!(codes("i1").into_tensor(DType::I4), Err("i8".into()));
         assert_eq!(codes("V1").into_tensor_like(Some(DType::U8)), Err("of NumPy's type 'V1'".into()));
         assert_eq!(array("S2").into_tensor(DType::F16), Err("string".into()));
+    }
+
+    #[test]
+    fn conversions_say_what_is_lost() {
+        let texts = [
+            ("f64", DType::F32, "Convert it with NumPy's astype('float32')"),
+            ("i32", DType::I64, "Convert it with NumPy's astype('int64')"),
+            ("string", DType::F16, "Convert it with NumPy's astype('float16')"),
+            (
+                "bf16",
+                DType::I64,
+                "Is it the right array? Fractions are lost where NumPy's astype('int64') makes whole numbers of it",
+            ),
+            ("f32", DType::Bool, "Convert it with NumPy's astype('bool')"),
+            ("f32", DType::BF16, "Convert it with astype('bfloat16') of the package ml_dtypes"),
+            ("i8", DType::I4, "Give the code of each i4 as uint8"),
+        ];
+        for (found, wanted, text) in texts {
+            assert_eq!(conversion(found, wanted), text);
+        }
     }
 
     #[test]

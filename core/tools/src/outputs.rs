@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::file_kind::{FileKind, Wanted, mistaken_for};
 use byoc_core::runtime::{ListView, PortInfo, Session};
 use byoc_plugin_api::{DType, Error, Handle, TensorView};
 use serde::Serialize;
 
-use crate::lists;
-use crate::npy::Array;
-use crate::npz;
+use crate::inputs::test_data;
+use crate::npy::{self, Array};
 use crate::tensor::{Number, Tensor};
-use crate::text;
+use crate::{file, lists, npz, text};
 
 /// How many elements of an output are kept, and how many of them are shown to people.
 const KEPT: usize = 5;
@@ -97,19 +97,45 @@ fn texts(session: &Session, view: &TensorView<'_>) -> Result<Tensor> {
     tensor.ok_or_else(|| Diagnostic::new(Code::RunFailed, "the texts of an output have more than 4 GiB"))
 }
 
-/// The expected outputs of a `.npz` file, by name, in the types that the outputs have.
+/// The expected outputs of a file, by name, in the types that the outputs have: of an `.npz` file, or of an `.npy` file or a
+/// tensor of ONNX, which are for the only output or, the latter, for that of its name.
 pub fn read_expected(path: &Path, ports: &[PortInfo]) -> Result<Vec<(String, Tensor)>> {
-    let tensor = |(name, array): (String, Array)| {
-        // An array of another name is reported when the names are compared; its type does not matter then.
-        let port = lists::place(ports, &name).and_then(|(index, _)| ports.get(index));
-        let dtype = port.map(|port| port.list.as_ref().map_or(port.dtype, |list| list.dtype));
-        let tensor = array.into_tensor_like(dtype).map_err(|found| {
-            let message = format!("output '{name}' is {found} in '{}'", path.display());
-            Diagnostic::new(Code::BadInput, message).hint("Convert it with NumPy's astype")
-        })?;
-        Ok((name, tensor))
+    file::open(path)?;
+    match FileKind::of_file(path)? {
+        FileKind::Npy => {
+            let name = only(path, ports)?;
+            Ok(vec![of_array(path, ports, name, npy::open(path)?)?])
+        }
+        FileKind::Tensor => {
+            let (own, tensor) = test_data::read(path)?;
+            let name = if lists::place(ports, &own).is_some() { own } else { only(path, ports)? };
+            Ok(vec![(name, tensor)])
+        }
+        kind @ (FileKind::Image | FileKind::Sequence) => Err(mistaken_for(path, kind, Wanted::Npz)),
+        _ => npz::read(path)?.into_iter().map(|(name, array)| of_array(path, ports, name, array)).collect(),
+    }
+}
+
+/// The name of the only output, which a file without names is for.
+fn only(path: &Path, ports: &[PortInfo]) -> Result<String> {
+    let [port] = ports else {
+        let names: Vec<_> = ports.iter().map(|port| port.name.as_str()).collect();
+        let message = format!("'{}' does not say which of the outputs it is: {}", path.display(), names.join(", "));
+        return Err(Diagnostic::new(Code::BadInput, message).hint("Write an .npz file with the names of the outputs"));
     };
-    npz::read(path)?.into_iter().map(tensor).collect()
+    Ok(port.name.clone())
+}
+
+fn of_array(path: &Path, ports: &[PortInfo], name: String, array: Array) -> Result<(String, Tensor)> {
+    // An array of another name is reported when the names are compared; its type does not matter then.
+    let port = lists::place(ports, &name).and_then(|(index, _)| ports.get(index));
+    let dtype = port.map(|port| port.list.as_ref().map_or(port.dtype, |list| list.dtype));
+    let tensor = array.into_tensor_like(dtype).map_err(|found| {
+        let message = format!("output '{name}' is {found} in '{}'", path.display());
+        let hint = npy::conversion(&found, dtype.unwrap_or(DType::F32));
+        Diagnostic::new(Code::BadInput, message).hint(hint)
+    })?;
+    Ok((name, tensor))
 }
 
 /// The summaries of the outputs of the last run that hold no tensor: empty sequences, and optionals without an element.

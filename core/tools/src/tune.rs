@@ -233,7 +233,7 @@ impl Tuner<'_> {
         let place = || format!("region {}", region.symbol);
         let given = inputs::gather(&ports, &Inputs::random(), &OpenSizes { dims, shapes: Vec::new() }, &mut |_| {});
         let tensor = |given| if let Given::Tensor(tensor) = given { Some(tensor) } else { None };
-        Ok(given.map_err(|error| error.within(place()))?.into_iter().filter_map(tensor).collect())
+        Ok(given.map_err(|error| error.within(place()))?.values.into_iter().filter_map(tensor).collect())
     }
 
     /// What the choice depends on, in hex: code, options, shapes, the device with its software, and the backend's version.

@@ -205,7 +205,7 @@ impl Prepared {
                 Outcome::Taken => None,
                 Outcome::Refused(refusal) => Some(refusal.to_string()),
                 Outcome::OnlyNoOps => Some("the region would do no arithmetic".into()),
-                Outcome::NoRegion(reason) => Some(reason.clone()),
+                Outcome::NoRegion(reason) => Some(reason.to_string()),
             };
             (attempt.pattern.clone(), reason)
         });

@@ -309,7 +309,7 @@ fn regions_that_cannot_be_shown_are_errors() {
             "byoc_main_json_0",
             &["--extract", "out.scale"],
             1,
-            "[B606] region byoc_main_json_0 is code of the backend 'json', which opens no files\n  hint: See byoc inspect --regions",
+            "[B606] region byoc_main_json_0 has no file in it: the backend 'json' makes none\n  hint: byoc inspect model.byoc --region byoc_main_json_0 shows the region",
         ),
         (
             "byoc_main_file-format_0",
@@ -321,7 +321,7 @@ fn regions_that_cannot_be_shown_are_errors() {
             "byoc_main_file-format_0",
             &["--extract", "none/out.scale"],
             1,
-            "[B601] cannot write 'none/out.scale': No such file or directory (os error 2)",
+            "[B601] cannot write 'none/out.scale': there is no folder 'none'\n  hint: Make the folder first, or name another one",
         ),
     ];
     for (symbol, more, code, message) in cases {

@@ -166,7 +166,7 @@ fn damaged_artifacts_are_not_run() {
     }
     folder
         .byoc(&["run", "model.onnx.byoc", "--fill", "ones"])
-        .fails(1, "error: [B601] cannot open 'model.onnx.byoc': No such file or directory (os error 2)");
+        .fails(1, "error: [B601] cannot open 'model.onnx.byoc': No such file or directory (os error 2)\n  hint: In its folder there is bad.byoc, model.byoc");
 }
 
 /// A limit on the size of files stands in for a full disk: writing fails in the same place, with another reason.
@@ -174,7 +174,7 @@ fn damaged_artifacts_are_not_run() {
 fn a_full_disk_leaves_nothing() {
     let folder = Folder::empty();
     folder.write("model.onnx", scaled(64 * 1024).finish());
-    let old = folder.write("model.byoc", "old");
+    let old = folder.write("model.byoc", b"\x01old");
     let script = "trap '' XFSZ; ulimit -f 64; exec \"$0\" compile model.onnx -o model.byoc";
     let mut command = Command::new("sh");
     isolate(&mut command).args(["-c", script]).arg(program::path()).current_dir(folder.path());
@@ -184,10 +184,11 @@ fn a_full_disk_leaves_nothing() {
          output to another one",
     );
     assert_eq!(places::list(folder.path()), ["model.byoc", "model.onnx"]);
-    assert_eq!(places::read(&old), b"old");
+    assert_eq!(places::read(&old), b"\x01old");
     folder.byoc(&["compile", "model.onnx", "-o", "/nonexistent/model.byoc"]).fails(
         1,
-        "error: [B601] cannot create a temporary file in '/nonexistent': No such file or directory (os error 2)",
+        "error: [B601] cannot write '/nonexistent/model.byoc': there is no folder '/nonexistent'\n  hint: Make the folder first, or name \
+         another one",
     );
     folder
         .byoc(&["compile", "model.onnx", "-o", "/dev/null"])
@@ -209,7 +210,7 @@ fn scaled(width: i64) -> Model {
 fn a_full_disk_leaves_the_old_file() {
     let folder = Folder::empty();
     // In namespaces of its own a process may mount without being root, and what it mounts goes when it ends.
-    let script = "mount -t tmpfs -o size=$1k none disk || exit 77; printf old > disk/model.byoc; \
+    let script = "mount -t tmpfs -o size=$1k none disk || exit 77; printf '\\001old' > disk/model.byoc; \
         \"$0\" compile model.onnx -o disk/model.byoc; code=$?; cp disk/model.byoc found; ls -A disk > listed; exit $code";
     let width = 32 * 1024;
     folder.write("model.onnx", scaled(width).finish());
@@ -239,7 +240,7 @@ fn a_full_disk_leaves_the_old_file() {
             continue;
         }
         full += 1;
-        assert_eq!(found, b"old", "a disk of {kib} KiB");
+        assert_eq!(found, b"\x01old", "a disk of {kib} KiB");
         let (cause, hint) = stderr.trim_end().split_once('\n').expect("a cause and a hint");
         let causes = [
             "error: [B601] cannot write 'disk/model.byoc': No space left on device (os error 28)",
@@ -305,16 +306,16 @@ fn a_killed_compile_leaves_the_old_file_or_the_new_one() {
     let (folder, whole, time) = timed();
     let (output, mut random, mut kept, mut named) = (folder.path().join("model.byoc"), Rng::with_seed(2), 0, 0);
     for _ in 0..KILLS {
-        folder.write("model.byoc", "old");
+        folder.write("model.byoc", b"\x01old");
         kill_after(&folder, time.mul_f64(1.2 * random.f64()));
         let found = places::read(&output);
-        assert!(found == b"old" || found == whole, "{} bytes, neither the old file nor the new one", found.len());
-        kept += usize::from(found == b"old");
+        assert!(found == b"\x01old" || found == whole, "{} bytes, neither the old file nor the new one", found.len());
+        kept += usize::from(found == b"\x01old");
         for other in
             places::list(folder.path()).iter().filter(|name| !["model.byoc", "model.onnx"].contains(&name.as_str()))
         {
             let other = folder.path().join(other);
-            assert!(found == b"old" && places::read(&other) == whole, "{} is left", other.display());
+            assert!(found == b"\x01old" && places::read(&other) == whole, "{} is left", other.display());
             std::fs::remove_file(&other).expect("it is ours");
             named += 1;
         }

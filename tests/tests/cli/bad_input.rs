@@ -7,6 +7,9 @@ use byoc_tests::tensor::Tensor;
 use byoc_tests::{npz, places};
 
 /// Compiles `model` and asserts the error, once without and once with an old output file.
+/// What stands in the place of an output: of no known kind, since other kinds are not replaced at all.
+const OLD: &[u8] = b"\x01old";
+
 #[track_caller]
 fn compile_fails(model: impl AsRef<[u8]>, arguments: &[&str], code: i32, message: &str) {
     let folder = Folder::empty();
@@ -20,9 +23,9 @@ fn compile_fails_in(folder: &Folder, arguments: &[&str], code: i32, message: &st
     let before = places::list(folder.path());
     folder.byoc(&arguments).fails(code, &format!("error: {message}"));
     assert_eq!(places::list(folder.path()), before, "a file is left");
-    let old = folder.write("model.byoc", "old");
+    let old = folder.write("model.byoc", OLD);
     folder.byoc(&arguments).fails(code, &format!("error: {message}"));
-    assert_eq!(places::read(&old), b"old");
+    assert_eq!(places::read(&old), OLD);
     std::fs::remove_file(old).expect("the folder is ours");
     assert_eq!(places::list(folder.path()), before, "a file is left");
 }
@@ -178,17 +181,13 @@ fn inputs_of_a_wrong_name_shape_or_type() {
     let right = Tensor::f32(&[2, 3], &[1.0; 6]);
     let whole = Tensor::new(byoc_plugin_api::DType::I64, vec![2, 3], vec![0; 48]);
     let cases = [
-        (
-            "z",
-            &right,
-            "[B701] there is no input 'z', which 'in.npz' gives\n  hint: Did you mean 'x'? The inputs are: x",
-        ),
+        ("z", &right, "[B701] there is no input 'z', which 'in.npz' gives\n  hint: The inputs are: x"),
         ("x", &Tensor::f32(&[3, 2], &[1.0; 6]), "[B701] input 'x' has shape [3,2], the entry takes [2,3]"),
         ("x", &Tensor::f32(&[6], &[1.0; 6]), "[B701] input 'x' has shape [6], the entry takes [2,3]"),
         (
             "x",
             &whole,
-            "[B701] input 'x' is i64 in 'in.npz', the entry takes f32\n  hint: Convert it with NumPy's astype",
+            "[B701] input 'x' is i64 in 'in.npz', the entry takes f32\n  hint: Convert it with NumPy's astype('float32')",
         ),
     ];
     for (name, tensor, message) in cases {
@@ -225,8 +224,7 @@ fn placement_policies() {
         small().finish(),
         &["--plugin", template, "--backend", "template"],
         4,
-        "[B401] no backend of the list template takes node 'make_product' (MatMul): template: no pattern matches; node \
-         'make_sum' (Add): template: add: shape: 'product' and 'b' differ in shape; node 'make_y' (Relu): template: no pattern \
+        "[B401] no backend of the list template takes node 'make_product' (MatMul) and 2 more: template: no pattern \
          matches\n  hint: Add a host backend at the end of the list; byoc plugin list shows what there is",
     );
 }

@@ -113,7 +113,7 @@ fn more_threads_than_cores_are_told_once() {
         let cores = if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") };
         let number = cores.split(' ').next().unwrap_or_default();
         let warning = format!(
-            "warning: [B901] 999 threads are more than the {cores} of this machine: they wait for one another\n  hint: Give \
+            "warning: [B901] 999 threads on {cores}: they wait for one another\n  hint: Give \
              --threads {number} or less\n"
         );
         outcome.success();

@@ -54,9 +54,9 @@ fn no_verb_leaves_a_part_of_a_file() {
         let error = format!("error: [B601] cannot write 'out': {FULL}\n  {OUTPUT}");
         without_room(&folder, command).fails(1, &error);
         assert_eq!(places::list(folder.path()), before, "{command:?}");
-        let old = folder.write("out", "old");
+        let old = folder.write("out", b"\x01old");
         without_room(&folder, command).fails(1, &error);
-        assert_eq!(places::read(&old), b"old", "{command:?}");
+        assert_eq!(places::read(&old), b"\x01old", "{command:?}");
         std::fs::remove_file(old).expect("it is ours");
     }
     let fails = |command: &[&str], file: &str, left: &[&str]| {

@@ -65,7 +65,7 @@ fn single_arrays_are_for_the_only_input_or_a_named_one() {
     };
     fails("a.npy", "an array");
     fails("b.pb", "a tensor");
-    let twice = "error: [B701] input 'a' is given twice";
+    let twice = "error: [B701] input 'a' is given twice\n  hint: Leave one of them out";
     folder.byoc(&["run", "difference.onnx", "-i", "a.pb", "-i", "a=a.npy"]).fails(2, twice);
     folder.write("small.onnx", small().finish());
     npz::write_one(&folder.path().join("x.npy"), &Tensor::f32(&[2, 3], &[1.0; 6]));

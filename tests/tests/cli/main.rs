@@ -18,6 +18,7 @@ mod report;
 mod sequences;
 mod terminal;
 mod texts;
+mod told;
 mod verify;
 
 use std::process::ExitCode;

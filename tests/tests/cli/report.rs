@@ -142,15 +142,16 @@ fn nodes_that_nobody_was_asked_about_are_not_those_that_nobody_takes() {
     let model = Model::default()
         .input("x", Type::Float, &[2])
         .node("Relu", &["x"], &["a"])
-        .node("Frobnicate", &["a"], &["y"])
+        .node("Frobnicate", &["a"], &["b"])
+        .node("Relu", &["b"], &["y"])
         .output("y", Type::Float, &[2]);
     folder.write("model.onnx", model.finish());
     folder.run(&["report", "model.onnx", "-o", "page.html"]);
     let data = data(&folder, "page.html");
     let backends: Vec<_> = data["nodes"].as_array().expect("nodes").iter().map(|node| &node["backend"]).collect();
-    assert_eq!(backends, ["not asked", "unassigned"]);
+    assert_eq!(backends, ["json", "unassigned", "not asked"]);
     let counts: Vec<_> = data["backends"].as_array().expect("backends").iter().map(|it| &it["nodes"]).collect();
-    assert_eq!(counts, [1, 1]);
+    assert_eq!(counts, [1, 1, 1]);
 }
 
 pub(crate) fn trials() -> Vec<Trial> {

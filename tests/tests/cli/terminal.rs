@@ -144,7 +144,7 @@ fn quiet_and_verbose() {
     assert_eq!(quiet.stdout, warned.stdout);
     assert!(quiet.stdout.starts_with("backend     nodes  regions\nunassigned      1        0\n"), "{}", quiet.stdout);
     let loud = folder.byoc(&["explain", "nothing.onnx", "-q"]);
-    loud.fails(1, "error: [B601] cannot open 'nothing.onnx': No such file or directory (os error 2)");
+    loud.fails(1, "error: [B601] cannot open 'nothing.onnx': No such file or directory (os error 2)\n  hint: In its folder there is model.onnx, unknown.onnx");
     let both = folder.byoc(&["explain", "model.onnx", "-q", "-v"]);
     both.fails(2, "error: [B901] --quiet and --verbose exclude each other\n  hint: Leave one of them out");
 }

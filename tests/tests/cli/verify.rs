@@ -203,7 +203,7 @@ fn outputs_have_tolerances_of_their_own() {
     assert_eq!(verify(&["--min-cosine", "-1"]).code, Some(0));
     assert_eq!(verify(&["--min-cosine", "0.999"]).code, Some(6));
     let cases: [(&[&str], &str); 3] = [
-        (&["--atol", "z=1"], "error: [B702] there is no output 'z' to have a tolerance\n  hint: Did you mean 'y'?"),
+        (&["--atol", "z=1"], "error: [B702] there is no output 'z' to have a tolerance\n  hint: The outputs are: y"),
         (
             &["--atol", "1", "--atol", "2"],
             "error: [B901] --atol is given twice for all outputs\n  hint: Leave one of them out",

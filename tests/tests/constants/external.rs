@@ -58,7 +58,7 @@ fn in_two_files() -> Folder {
 }
 
 fn data() -> Vec<u8> {
-    [vec![9; 4096], bytes(&values(7, SHAPE[0] * SHAPE[1]))].concat()
+    [vec![7; 4096], bytes(&values(7, SHAPE[0] * SHAPE[1]))].concat()
 }
 
 fn compile(folder: &Folder, output: &str) {

@@ -107,7 +107,7 @@ fn what_a_backend_would_pack_can_be_swapped_where_it_does_not() {
 fn a_swap_replaces_an_old_file() {
     let folder = folder(layers_of(1), layers_of(11), &[]);
     folder.byoc(&["compile", "new.onnx", "-o", "fresh.byoc"]).success();
-    folder.write("was.byoc", "old");
+    folder.write("was.byoc", b"\x01old");
     folder.byoc(&["swap", "old.byoc", "--from", "new.onnx", "-o", "was.byoc"]).success();
     let [swapped, fresh] = ["was.byoc", "fresh.byoc"].map(|name| places::read(&folder.path().join(name)));
     assert!(swapped == fresh, "not the file of a fresh compile");
@@ -153,7 +153,7 @@ fn constants_that_become_equal_become_one() {
     folder.byoc(&["swap", "swapped.byoc", "--from", "old.onnx", "-o", "back.byoc"]).fails(
         1,
         "error: [B504] cannot swap `w1`: it and `w2` were equal when the model was compiled and share one constant; in \
-         'old.onnx' they differ\n  hint: Compile 'old.onnx' in place of swapping",
+         'old.onnx' they differ\n  hint: Make a new artifact of 'old.onnx' with byoc compile",
     );
 }
 
@@ -204,7 +204,7 @@ fn several_entries_take_their_constants_from_several_models() {
     folder.byoc(&["swap", "old.byoc", "--from", "old1.onnx", "--from", "new2.onnx", "-o", "none.byoc"]).fails(
         1,
         "error: [B504] cannot swap `w1`: it is one constant in 'old.byoc' and several in the new models (and 1 more such \
-         constants)\n  hint: Compile the new models in place of swapping",
+         constants)\n  hint: Make a new artifact of the new models with byoc compile",
     );
 }
 

@@ -204,8 +204,8 @@ fn constants_in_other_files_stay_there() {
     let model = places::read(&bench.path("model.onnx"));
     bench.byoc(&["tune", "m.byoc", "--device", "sim:0", "-o", "model.onnx"]).fails(
         2,
-        "error: [B901] the output 'model.onnx' is the file 'model.onnx', which is read as constants of the artifact\n  \
-             hint: Write the output to another file",
+        "error: [B901] 'model.onnx' is an ONNX model, which an artifact would replace\n  hint: Name another file, or remove that \
+         one first",
     );
     assert_eq!(places::read(&bench.path("model.onnx")), model);
     std::fs::create_dir(bench.path("elsewhere")).expect("the folder is ours");
@@ -218,7 +218,7 @@ fn constants_in_other_files_stay_there() {
 #[test]
 fn what_cannot_be_tuned_is_said_and_nothing_is_written() {
     let bench = Bench::new();
-    std::fs::write(bench.path("tuned.byoc"), "what was there before").expect("the folder is ours");
+    std::fs::write(bench.path("tuned.byoc"), "\x01what was there before").expect("the folder is ours");
     let cases: &[(&[&str], i32, &str)] = &[
         (
             &["--backend", "simdev-guest"],
@@ -274,7 +274,7 @@ fn what_cannot_be_tuned_is_said_and_nothing_is_written() {
     let without = bench.byoc(&["tune", "m.byoc", "-o", "tuned.byoc"]);
     assert_eq!(without.code, Some(2));
     assert!(without.stderr.contains("--device <KIND:N>"), "{}", without.stderr);
-    assert_eq!(places::read(&bench.path("tuned.byoc")), b"what was there before");
+    assert_eq!(places::read(&bench.path("tuned.byoc")), b"\x01what was there before");
 }
 
 /// Backends with one code for each region are left as they are.

@@ -82,7 +82,8 @@ fn a_refused_file_in_a_folder_is_named_when_it_is_missed() {
     assert_eq!(refused.len(), 1, "{list}");
     assert_eq!(refused[0]["path"], text(&file), "{list}");
     let model = places::write(folder.path(), "model.onnx", onnx::small().finish());
-    let mut command = byoc(&["compile", text(&model), "-o", "/nonexistent/a.byoc", "--backend", "acme"]);
+    let output = folder.path().join("a.byoc");
+    let mut command = byoc(&["compile", text(&model), "-o", text(&output), "--backend", "acme"]);
     outcome(command.args(["--plugin-dir", text(folder.path())])).fails(
         3,
         &format!(

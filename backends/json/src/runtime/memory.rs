@@ -54,7 +54,12 @@ impl Buffer {
 
     /// Makes room for `bytes`; what was in it is lost.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Error> {
-        let failed = || Error::new(format!("no memory for {bytes} bytes of tensors"));
+        let failed = || {
+            Error::new(format!(
+                "its tensors need {:.1} GiB of memory, which the system does not give",
+                bytes as f64 / (1u64 << 30) as f64
+            ))
+        };
         if bytes == 0 || bytes <= self.len() {
             return Ok(());
         }

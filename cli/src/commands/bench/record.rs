@@ -27,6 +27,8 @@ pub(super) struct Record<'a> {
     pub(super) arena: u64,
     pub(super) memory: Option<PeakMemory>,
     pub(super) devices: Vec<DeviceUse>,
+    /// Inputs that no file gives.
+    pub(super) made_up: Vec<String>,
 }
 
 impl Record<'_> {
@@ -65,6 +67,7 @@ impl Record<'_> {
                 "shapes": execution.shapes.shape,
                 "dims": execution.shapes.dim,
                 "inputs": execution.inputs.input.iter().flat_map(byoc_tools::inputs::Source::files).collect::<Vec<_>>(),
+                "made_up_inputs": self.made_up,
                 "seed": execution.inputs.seed,
             },
             "interrupted": measured.interrupted,

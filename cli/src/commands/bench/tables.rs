@@ -4,6 +4,7 @@ use byoc_tools::process_memory::PeakMemory;
 use byoc_tools::statistics::{Percentile, Statistics};
 
 use super::record::Record;
+use crate::execution;
 use crate::report::{self, Table, count, duration, seconds, size};
 
 /// All of it.
@@ -30,6 +31,7 @@ pub(super) fn text(record: &Record<'_>) -> String {
     }
     text += &format!("load {}, first run {}\n", duration(record.load_time), duration(measured.first));
     text += &memory(record.memory.as_ref(), record.arena);
+    text += &execution::made_up(&args.execution, &record.made_up);
     text += &report::devices(&record.devices);
     if args.profile {
         text += &format!("\n{}", report::profile(&measured.profile));

@@ -1,9 +1,8 @@
 //! A row for each node.
 
-use byoc_core::partition::NodeRow;
+use byoc_core::partition::{NodeRow, Reason};
 use serde_json::{Value, json};
 
-use super::phrases;
 use super::summary::Summary;
 use crate::report::{Table, Tone};
 
@@ -20,8 +19,7 @@ pub(super) fn text(rows: &[&NodeRow], summary: &Summary) -> String {
             None if row.expanded => ("-", "expanded"),
             None => ("-", "unassigned"),
         };
-        let refused: Vec<_> =
-            row.refused.iter().map(|(backend, reason)| format!("{backend}: {}", phrases::of_one(reason))).collect();
+        let refused: Vec<_> = row.refused.iter().map(|(backend, reason)| format!("{backend}: {reason}")).collect();
         let node = if several { format!("{}/{}", row.entry, row.node) } else { row.node.clone() };
         table.row([&node, &row.op, backend, region, &refused.join("; ")]);
     }
@@ -30,7 +28,7 @@ pub(super) fn text(rows: &[&NodeRow], summary: &Summary) -> String {
 
 /// The same as JSON.
 pub(super) fn json(row: &NodeRow) -> Value {
-    let refused = |(backend, reason): &(String, String)| json!({ "backend": backend, "reason": reason });
+    let refused = |(backend, reason): &(String, Reason)| json!({ "backend": backend, "code": reason.code(), "reason": reason.to_string() });
     json!({
         "entry": row.entry,
         "node": row.node,
@@ -44,16 +42,18 @@ pub(super) fn json(row: &NodeRow) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::summary::tests::row;
+    use byoc_plugin_api::RefusalCode;
+
+    use super::super::summary::tests::{refused, row};
     use super::*;
 
     #[test]
     fn nodes_with_reasons_and_counts() {
         let mut rows = [
             row("a", Some(("byoc_main_gpu_0", "gpu")), &[]),
-            row("b", Some(("byoc_main_host_0", "host")), &[("gpu", "add: type: f64 is not f32")]),
-            row("c", None, &[("gpu", "no pattern matches"), ("host", "no pattern matches")]),
-            row("f", None, &[("gpu", "add: type: f64 is not f32")]),
+            row("b", Some(("byoc_main_host_0", "host")), &[("gpu", refused(RefusalCode::Type, "f64 is not f32"))]),
+            row("c", None, &[("gpu", Reason::NoPattern), ("host", Reason::NoPattern)]),
+            row("f", None, &[("gpu", refused(RefusalCode::Type, "f64 is not f32"))]),
         ];
         rows[3].expanded = true;
         let expected = "node  operator  backend     region            not taken by\n\

@@ -5,38 +5,12 @@ use std::collections::BTreeMap;
 use byoc_core::partition::NodeRow;
 use serde::Serialize;
 
-use super::phrases;
+use super::reasons::{Reason, reasons};
 use crate::report::{Table, Tone, count};
 
 /// How many reasons and regions are shown, so that a model of any size is explained on a screen.
 const SHOWN_REASONS: usize = 10;
 const SHOWN_REGIONS: usize = 10;
-
-/// Most further operators that are named beside an example.
-const OPERATORS: usize = 4;
-
-/// What helps against a kind of refusal: how such a reason is known, and the remedy.
-const REMEDIES: [(&str, &str); 10] = [
-    ("no pattern matches", "no pattern matches: `byoc plugin info NAME` lists the patterns of a backend"),
-    (": type: ", "type: export the model in a type that the backend takes; its options may allow others"),
-    (phrases::OPEN_SIZES, "sizes that are left open: --dim NAME=SIZE fixes one by its name, such as --dim batch=1"),
-    (
-        ": shape: ",
-        "shape: export the model with sizes that the backend takes; open ones can be fixed with --dim or --shape",
-    ),
-    (": attribute: ", "attribute: export the operator in the form that is named"),
-    (": constant_needed: ", "constant needed: the backend reads that input when it compiles: make it an initializer"),
-    (": limit: ", "limit: smaller sizes fit, by --dim, --shape or another export; the limit is one of the hardware"),
-    (": crashed: ", "crashed: `byoc repro` writes the region as a model for the backend's maker"),
-    (
-        phrases::REGION_START,
-        "cannot begin a region: what is in front of these nodes is not taken, so that a region would begin with them",
-    ),
-    (
-        "the operator is not known",
-        "not known: a backend that brings the operator may be in a plugin (--plugin, --backend)",
-    ),
-];
 
 /// What there is to say of all nodes together.
 #[derive(Serialize)]
@@ -59,23 +33,6 @@ pub(super) struct Share {
     backend: Option<String>,
     regions: usize,
     nodes: usize,
-}
-
-/// A reason for which a backend refused nodes. Numbers in it are those of the example.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Reason {
-    backend: String,
-    reason: String,
-    /// What holds for all of the nodes, for people.
-    words: String,
-    nodes: usize,
-    /// The first of the nodes, and its operator.
-    example: String,
-    op: String,
-    /// Operators of the nodes, each once.
-    operators: Vec<String>,
-    /// What helps, where that can be said of the kind of reason.
-    remedy: Option<&'static str>,
 }
 
 /// What a region consists of.
@@ -239,100 +196,26 @@ fn most_frequent(operators: &BTreeMap<String, usize>) -> String {
     if others > 0 { format!("{} and {}", told.join(", "), count(others, "other")) } else { told.join(", ") }
 }
 
-/// The refusals, those that differ in numbers and in names alone counted as one.
-fn reasons(rows: &[NodeRow]) -> Vec<Reason> {
-    let mut kinds: Vec<String> = Vec::new();
-    let mut reasons: Vec<Reason> = Vec::new();
-    for (row, (backend, reason)) in rows.iter().flat_map(|row| row.refused.iter().map(move |it| (row, it))) {
-        let kind = format!("{backend}\n{}", kind(reason, row));
-        match kinds.iter().position(|known| *known == kind) {
-            Some(at) => reasons[at].add(&row.op),
-            None => {
-                kinds.push(kind);
-                let (backend, reason) = (backend.clone(), reason.clone());
-                let (example, op) = (row.node.clone(), row.op.clone());
-                let remedy = REMEDIES.iter().find(|(marker, _)| reason.contains(marker)).map(|(_, remedy)| *remedy);
-                let operators = vec![op.clone()];
-                reasons.push(Reason {
-                    backend,
-                    reason,
-                    nodes: 1,
-                    example,
-                    op,
-                    operators,
-                    remedy,
-                    words: String::new(),
-                });
-            }
-        }
-    }
-    reasons.iter_mut().for_each(|reason| reason.words = reason.in_words());
-    let mut order: Vec<String> = Vec::new();
-    reasons.iter().for_each(|reason| {
-        if !order.contains(&reason.backend) {
-            order.push(reason.backend.clone());
-        }
-    });
-    let backend = |reason: &Reason| order.iter().position(|name| *name == reason.backend);
-    // A stable sort: equal counts stay in the order of the model.
-    reasons.sort_by_key(|reason| (backend(reason), std::cmp::Reverse(reason.nodes)));
-    reasons
-}
-
-impl Reason {
-    fn add(&mut self, op: &str) {
-        self.nodes += 1;
-        if !self.operators.iter().any(|known| known == op) {
-            self.operators.push(op.to_owned());
-        }
-    }
-
-    /// What holds for all of the nodes.
-    fn in_words(&self) -> String {
-        if self.nodes == 1 { phrases::of_one(&self.reason) } else { phrases::of_several(&self.reason) }
-    }
-
-    /// The first node with its operator, and which other operators there are.
-    fn examples(&self) -> String {
-        let Reason { example, op, operators, .. } = self;
-        let others = operators.iter().skip(1).map(|other| format!(", {other}"));
-        match others.len() {
-            0 => format!("{example} ({op})"),
-            more if more > OPERATORS => format!("{example} ({op}{}, ...)", others.take(OPERATORS).collect::<String>()),
-            _ => format!("{example} ({op}{})", others.collect::<String>()),
-        }
-    }
-}
-
-/// A reason without what differs from node to node: numbers, the node's own name, and in some reasons more.
-fn kind(reason: &str, row: &NodeRow) -> String {
-    if let Some(kind) = phrases::kind(reason) {
-        return kind;
-    }
-    let mut kind = String::new();
-    // Messages have names in quotes; without them, a short name is part of any word.
-    for char in reason.replace(&format!("'{}'", row.node), "").chars() {
-        match char.is_ascii_digit() {
-            true if kind.ends_with('0') => {}
-            true => kind.push('0'),
-            false => kind.push(char),
-        }
-    }
-    kind
-}
-
 #[cfg(test)]
 pub(super) mod tests {
+    use byoc_core::partition::Reason as Why;
+    use byoc_plugin_api::{Refusal, RefusalCode};
+
     use super::*;
 
+    /// The refusal of a backend whose pattern `add` matches.
+    pub(in super::super) fn refused(code: RefusalCode, message: &str) -> Why {
+        Why::Refused { pattern: "add".into(), refusal: Refusal::new(code, message) }
+    }
+
     /// A row of an `Add`.
-    pub(in super::super) fn row(node: &str, taken: Option<(&str, &str)>, refused: &[(&str, &str)]) -> NodeRow {
+    pub(in super::super) fn row(node: &str, taken: Option<(&str, &str)>, refused: &[(&str, Why)]) -> NodeRow {
         NodeRow {
             entry: "main".into(),
             node: node.into(),
             op: "Add".into(),
             taken: taken.map(|(region, backend)| (region.into(), backend.into())),
-            refused: refused.iter().map(|(backend, reason)| ((*backend).into(), (*reason).into())).collect(),
+            refused: refused.iter().map(|(backend, reason)| ((*backend).into(), reason.clone())).collect(),
             control: false,
             reads: Vec::new(),
             writes: Vec::new(),
@@ -343,11 +226,13 @@ pub(super) mod tests {
     #[test]
     fn the_answer_comes_first() {
         let host = Some(("byoc_main_host_0", "host"));
+        let rows_of =
+            |rows| Why::Refused { pattern: "add".into(), refusal: Refusal::limit("too many rows", rows, 256.0) };
         let rows = [
             row("a", Some(("byoc_main_gpu_0", "gpu")), &[]),
-            row("b", host, &[("gpu", "add: limit: too many rows (300 against a limit of 256)")]),
-            row("c", host, &[("gpu", "add: limit: too many rows (1024 against a limit of 256)")]),
-            row("d", host, &[("gpu", "no pattern matches")]),
+            row("b", host, &[("gpu", rows_of(300.0))]),
+            row("c", host, &[("gpu", rows_of(1024.0))]),
+            row("d", host, &[("gpu", Why::NoPattern)]),
         ];
         let summary = Summary::of(&rows);
         assert!(summary.is_complete());
@@ -372,10 +257,10 @@ pub(super) mod tests {
     #[test]
     fn reasons_that_differ_in_names_and_numbers_are_one() {
         let rows = [
-            row("a", None, &[("gpu", "no pattern matches")]),
-            row("o", None, &[("gpu", "no pattern matches")]),
-            row("n_1", None, &[("gpu", "add: shape: 'n_1' has 3 rows, a limit of 2")]),
-            row("n_2", None, &[("gpu", "add: shape: 'n_2' has 44 rows, a limit of 2")]),
+            row("a", None, &[("gpu", Why::NoPattern)]),
+            row("o", None, &[("gpu", Why::NoPattern)]),
+            row("n_1", None, &[("gpu", refused(RefusalCode::Shape, "'n_1' has 3 rows, a limit of 2"))]),
+            row("n_2", None, &[("gpu", refused(RefusalCode::Shape, "'n_2' has 44 rows, a limit of 2"))]),
         ];
         let counts: Vec<_> = Summary::of(&rows).reasons.iter().map(|reason| reason.nodes).collect();
         assert_eq!(counts, [2, 2]);
@@ -383,15 +268,19 @@ pub(super) mod tests {
 
     #[test]
     fn what_cannot_begin_a_region_is_one_reason_and_so_are_open_sizes() {
-        let start = |op: &str| format!("region_start: the region would start with {op}, not with Conv or Pad");
-        let open = |pattern: &str, value: &str| {
-            format!("{pattern}: shape: '{value}' is [batch,3]: every size must be fixed by --shape or --dim")
+        let merged = Refusal::new(RefusalCode::Limit, "5 nodes");
+        let start = |merged| Why::Start { allowed: vec!["Conv".into(), "Pad".into()], merged };
+        let open = |value: &str| {
+            refused(
+                RefusalCode::Shape,
+                &format!("'{value}' is [batch,3]: every size must be fixed by --shape or --dim"),
+            )
         };
         let mut rows = [
-            row("r", None, &[("gpu", start("Relu").as_str())]),
-            row("g", None, &[("gpu", start("Gemm").as_str())]),
-            row("a", None, &[("gpu", open("conv", "x").as_str())]),
-            row("b", None, &[("gpu", open("dense", "y").as_str())]),
+            row("r", None, &[("gpu", start(None))]),
+            row("g", None, &[("gpu", start(Some(merged)))]),
+            row("a", None, &[("gpu", open("x"))]),
+            row("b", None, &[("gpu", open("y"))]),
         ];
         (rows[0].op, rows[1].op) = ("Relu".into(), "Gemm".into());
         let expected = "not taken by  nodes  because                                             for example\n\
@@ -401,13 +290,11 @@ pub(super) mod tests {
         let found = summary.refusals(10).expect("reasons");
         let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(squeezed(&found), squeezed(expected));
-        assert_eq!(phrases::of_one(&start("Relu")), "cannot begin a region, as Conv or Pad can");
-        assert_eq!(phrases::of_one("dense: constant_needed: 'w'"), "dense: constant needed: 'w'");
     }
 
     #[test]
     fn nodes_without_a_backend_are_named_last() {
-        let reasons = [("gpu", "no pattern matches")];
+        let reasons = [("gpu", Why::NoPattern)];
         let mut control = row("l", Some(("", "byoc")), &[]);
         control.control = true;
         let rows = [row("a", None, &reasons), control, row("b", Some(("byoc_main_gpu_0", "gpu")), &[])];
@@ -418,11 +305,11 @@ pub(super) mod tests {
 
     #[test]
     fn thousands_of_nodes_are_few_lines() {
-        let reason = |index: usize| format!("reason {}", char::from(b'a' + (index % 26) as u8));
+        let reason = |index: usize| Why::GivenBack { pattern: char::from(b'a' + (index % 26) as u8).into() };
         let rows: Vec<_> = (0..1000)
             .map(|index| {
                 let symbol = format!("byoc_main_host_{}", index / 10);
-                row(&format!("node_{index}"), Some((&symbol, "host")), &[("gpu", &reason(index))])
+                row(&format!("node_{index}"), Some((&symbol, "host")), &[("gpu", reason(index))])
             })
             .collect();
         let text = Summary::of(&rows).text();

@@ -3,14 +3,15 @@
 use byoc_core::artifact::Artifact;
 use byoc_core::atomic_file;
 use byoc_core::diagnostic::Result;
+use byoc_core::plugin::Registered;
 use byoc_core::runtime::{Opened, open_region};
 use byoc_plugin_api::{CodeFile, Value};
 use byoc_tools::package::Form;
 use serde::Serialize;
 
-use super::Args;
+use super::{Args, views};
 use crate::compile_request;
-use crate::guard::Guard;
+use crate::guard::{Guard, Written};
 use crate::report::{self, Table, size};
 
 /// Prints what is in a file.
@@ -21,13 +22,25 @@ pub(crate) fn file(args: &Args, opened: &Opened) -> Result<()> {
 /// Prints what is in the code of a region, and extracts the file that is in it where requested.
 pub(crate) fn region(args: &Args, artifact: &Artifact, symbol: &str) -> Result<()> {
     let constants = artifact.constant_files(args.constants_from.as_deref());
-    let guard = Guard::of(&args.extract).reads("the artifact", &args.file).plugins(&args.places);
+    let guard = Guard::of(Written::Code, &args.extract).reads("the artifact", &args.file).plugins(&args.places);
     let guard = guard.reads_all(constants);
     guard.check()?;
     let region = artifact.manifest().regions.iter().find(|region| region.symbol == symbol);
     // An unknown region has no backend; the error lists the known ones.
     let backend = region.map(|region| region.backend.as_str()).unwrap_or_default();
     let registry = compile_request::isolated_registry_of(&args.places, backend)?;
+    let has_files = |found: &Registered| !found.description.files.is_empty();
+    match (region, registry.backends.iter().find(|found| found.description.name == backend)) {
+        // Its backend says nothing of its code: there is what the artifact says of the region.
+        (Some(region), Some(found)) if args.extract.is_none() && !has_files(found) => {
+            return if args.json {
+                report::print_json(region)
+            } else {
+                report::print(&views::region(artifact, region)?)
+            };
+        }
+        _ => {}
+    }
     let opened = open_region(artifact, symbol, &registry)?;
     if let Some(output) = &args.extract {
         guard.check()?;

@@ -15,14 +15,17 @@ const DIGEST_SHOWN: usize = 16;
 
 /// Each region with what it computes, reads and claims.
 pub(crate) fn regions(artifact: &Artifact) -> Result<String> {
-    let mut parts = Vec::new();
-    for region in &artifact.manifest().regions {
-        let code = artifact.section(&region.code)?.len() as u64;
-        let readers = artifact.manifest().regions.iter().filter(|other| other.code == region.code).count();
-        parts.push(region_text(region, code, readers));
-    }
+    let regions = artifact.manifest().regions.iter();
+    let mut parts = regions.map(|one| region(artifact, one)).collect::<Result<Vec<_>>>()?;
     parts.extend(artifact.manifest().entries.iter().filter_map(|entry| copies(artifact, entry)));
     Ok(parts.join("\n"))
+}
+
+/// A region with what it computes, reads and claims.
+pub(super) fn region(artifact: &Artifact, region: &Region) -> Result<String> {
+    let code = artifact.section(&region.code)?.len() as u64;
+    let readers = artifact.manifest().regions.iter().filter(|other| other.code == region.code).count();
+    Ok(region_text(region, code, readers))
 }
 
 /// What each run of an entry copies between memories, if anything.

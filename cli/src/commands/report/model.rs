@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use byoc_core::diagnostic::Result;
-use byoc_core::partition::NodeRow;
+use byoc_core::partition::{NodeRow, Reason};
 use serde_json::json;
 
 use super::Args;
 use super::layout::places;
 use super::page::{Backend, Node, Page};
-use crate::commands::explain::{Summary, explained, in_words};
+use crate::commands::explain::{Summary, explained};
 use crate::{compile_request, report};
 
 /// The page.
@@ -46,9 +46,7 @@ fn backends(summary: &Summary, rows: &[NodeRow]) -> Vec<Backend> {
 const NOT_ASKED: &str = "not asked";
 
 fn is_not_asked(row: &NodeRow) -> bool {
-    row.taken.is_none()
-        && !row.refused.is_empty()
-        && row.refused.iter().all(|(_, reason)| reason.starts_with(NOT_ASKED))
+    row.taken.is_none() && !row.refused.is_empty() && row.refused.iter().all(|(_, reason)| *reason == Reason::NotAsked)
 }
 
 /// Who writes what a node reads, in its own entry.
@@ -75,7 +73,7 @@ fn node(row: &NodeRow, at: super::layout::Place) -> Node {
     };
     let list = |what: &str, values: &[String]| (!values.is_empty()).then(|| (what.to_owned(), values.join(", ")));
     let details = [list("reads", &row.reads), list("writes", &row.writes)].into_iter().flatten().collect();
-    let refused = row.refused.iter().map(|(backend, reason)| (backend.clone(), in_words(reason))).collect();
+    let refused = row.refused.iter().map(|(backend, reason)| (backend.clone(), reason.to_string())).collect();
     let (name, op) = (row.node.clone(), row.op.clone());
     Node { name, op, backend, region, refused, details, at }
 }

@@ -12,8 +12,7 @@ use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, PortInfo, SingleCalls, select_entry};
 use byoc_tools::compare::Tolerances;
 use byoc_tools::fill::Fill;
-use byoc_tools::inputs;
-use byoc_tools::lists::Given;
+use byoc_tools::inputs::{self, Gathered};
 use byoc_tools::regions::{self, Checked, Request};
 use serde_json::json;
 
@@ -36,7 +35,7 @@ pub(super) fn run(args: &Args, model: &Path, tolerances: &Tolerances) -> Result<
     })?;
     let manifest = artifact.manifest();
     let entry = select_entry(manifest, execution.entry.as_deref())?;
-    let given = entry_inputs(execution, &opened, entry)?;
+    let Gathered { values: given, made_up } = entry_inputs(execution, &opened, entry)?;
     let sizes = sizes_like(model, &declared(entry))?;
     let names = [embed::reference()?.0, embed::default_backend()?];
     let registry = compile_request::registry_of(&execution.plugins, &names)?;
@@ -62,31 +61,40 @@ pub(super) fn run(args: &Args, model: &Path, tolerances: &Tolerances) -> Result<
         let quantised = backend.filter(|it| it.calibration).map(|it| it.name.as_str());
         looser(&culprit.outputs, quantised)
     });
-    print(args, &checked, culprit, node.as_ref(), hint.as_deref(), repro.as_deref())?;
+    let found = Findings { made_up, culprit, node, hint, repro };
+    print(args, &checked, &found)?;
     Ok(if culprit.is_none() { ExitCode::SUCCESS } else { ExitCode::from(Code::Mismatch.exit()) })
 }
 
-fn print(
-    args: &Args,
-    checked: &[Checked],
-    culprit: Option<&Checked>,
-    node: Option<&Found>,
-    hint: Option<&str>,
-    repro: Option<&str>,
-) -> Result<()> {
+/// What there is to say of all regions.
+struct Findings<'a> {
+    /// Inputs that no file gives.
+    made_up: Vec<String>,
+    /// The first region that differs.
+    culprit: Option<&'a Checked>,
+    /// The first node in it that does.
+    node: Option<Found>,
+    hint: Option<String>,
+    /// The command that writes the region as a model.
+    repro: Option<String>,
+}
+
+fn print(args: &Args, checked: &[Checked], found: &Findings<'_>) -> Result<()> {
+    let Findings { made_up, culprit, node, hint, repro } = found;
     if args.json {
         return report::print_json(&json!({
             "matches": culprit.is_none(),
             "regions": checked,
+            "made_up_inputs": made_up,
             "first_that_differs": culprit.map(|culprit| &culprit.symbol),
             "first_node": node,
             "hint": hint,
             "repro": repro,
         }));
     }
-    let mut text = report::checked_regions(checked);
+    let mut text = report::checked_regions(checked) + &execution::made_up(&args.execution, made_up);
     if let (Some(culprit), Some(repro)) = (culprit, repro) {
-        let known: Vec<String> = node.map(Found::sentence).into_iter().chain(hint.map(str::to_owned)).collect();
+        let known: Vec<String> = node.iter().map(Found::sentence).chain(hint.clone()).collect();
         text += &report::culprit(culprit, &known, repro);
     }
     report::print(&text)
@@ -99,15 +107,15 @@ fn nothing_compared(execution: &Execution, checked: &[Checked]) -> Diagnostic {
 }
 
 /// The inputs of the entry: from files, or at random.
-fn entry_inputs(execution: &Execution, opened: &Opened, entry: &Entry) -> Result<Vec<Given>> {
+fn entry_inputs(execution: &Execution, opened: &Opened, entry: &Entry) -> Result<Gathered> {
     let port = |port: &byoc_core::artifact::manifest::Port| {
         let ty = entry.values[port.value].clone();
         PortInfo { name: port.name.clone(), dtype: ty.dtype, shape: ty.shape, list: ty.list }
     };
     let ports: Vec<_> = entry.inputs.iter().map(port).collect();
-    inputs::gather(&ports, &execution.inputs.given(Some(Fill::Random)), &opened.open_sizes.sizes(), &mut |warning| {
-        report::warning(&warning)
-    })
+    let given = execution.inputs.given(Some(Fill::Random));
+    let sizes = opened.open_sizes.sizes();
+    inputs::gather(&ports, &given, &sizes, &mut |warning| report::warning(&warning))
 }
 
 /// The shapes of the entry's inputs as they were compiled.

@@ -55,11 +55,11 @@ fn options_must_fit_the_model() {
         (shapes(&[("q", &[1])]), "the model has no input 'q'. Its inputs are: x, z"),
         (
             shapes(&[("x", &[1])]),
-            "input 'x' has 2 dimensions, but its shape option has 1. `byoc inspect MODEL` shows the shapes of its inputs",
+            "input 'x' has 2 dimensions in the model, and 1 in the given shape. `byoc inspect MODEL` shows the shapes of its inputs",
         ),
         (
             shapes(&[("z", &[4])]),
-            "input 'z': dimension 0 is 3 in the model, but 4 in its shape option. A size that the model fixes stays as it is; \
+            "input 'z': dimension 0 is 3 in the model, 4 is given. A size that the model fixes stays as it is; \
              export the model with a name in its place",
         ),
         (dims(&[("q", 1)]), "the model has no dimension 'q'. Its dimensions are: b, s"),
@@ -106,7 +106,7 @@ fn inputs_may_be_sequences_and_optionals() {
     let both = optional(Some(Box::new(ty(sequence(tensor(&[2]))))));
     assert_eq!(list(&of(both), &none), "optional(seq(f32[2]))");
     let error = import(&of(sequence(tensor(&[3]))), &shapes(&[("x", &[4])])).expect_err("another size");
-    assert_eq!(error.message, "input 'x' is seq(f32[3]) in the model, and its shape option does not fit");
+    assert_eq!(error.message, "input 'x' is seq(f32[3]) in the model, [4] is given");
     let nested = sequence(Some(Box::new(ty(sequence(tensor(&[2]))))));
     let cause = "input 'x' is a sequence of seq(f32[2]), which is not supported";
     assert_fails(&of(nested), Code::BadTensor, cause);
@@ -143,4 +143,5 @@ fn impossible_shapes_are_errors() {
     assert_fails(&with(&[input("x", &[2, -2])]), Code::BadGraph, "input 'x': dimension 1 is -2");
     let huge = [i64::MAX, i64::MAX];
     assert_fails(&with(&[input("x", &huge)]), Code::BadGraph, "input 'x': its shape is too large");
+    assert_fails(&with(&[input("x", &[1 << 24, 1 << 24])]), Code::BadGraph, "input 'x': its shape is too large");
 }

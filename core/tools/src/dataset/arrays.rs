@@ -79,8 +79,9 @@ fn elements(path: &Path, array: Array, input: &Input) -> Result<Vec<u8>> {
     }
     let tensor = array.into_tensor(input.dtype).map_err(|found| {
         let Input { name, dtype, .. } = input;
+        let hint = npy::conversion(&found, *dtype);
         bad(format!("'{}': the array for input '{name}' is {found}, the model takes {dtype}", path.display()))
-            .hint("Convert it with NumPy's astype")
+            .hint(hint)
     })?;
     Ok(tensor.bytes().to_vec())
 }

@@ -311,6 +311,6 @@ fn find(ports: &[PortInfo], name: &str, path: &Path) -> Result<(usize, Option<us
 fn typed(name: &str, dtype: DType, array: Array, path: &Path) -> Result<Tensor> {
     array.into_tensor(dtype).map_err(|found| {
         let message = format!("input '{name}' is {found} in '{}', the entry takes {dtype}", path.display());
-        bad(message).hint("Convert it with NumPy's astype")
+        bad(message).hint(npy::conversion(&found, dtype))
     })
 }

@@ -25,7 +25,7 @@ pub(super) fn inputs(folder: &Path, ports: &[PortInfo]) -> Result<Vec<(PathBuf, 
         return Err(error.hint("A folder of test data has input_0.pb, input_1.pb and so on"));
     }
     let files = read_all(folder, "inputs", files, ports)?;
-    files.into_iter().map(|file| Ok((file.clone(), read(&file)?))).collect()
+    files.into_iter().map(|file| Ok((file.clone(), read(&file)?.1))).collect()
 }
 
 /// The outputs that a folder of test data expects, by the names of the ports.
@@ -38,7 +38,7 @@ pub fn expected_outputs(folder: &Path, ports: &[PortInfo]) -> Result<Vec<(String
         return Err(error.hint("Name what to compare with: --reference OUT.npz or --model MODEL.onnx"));
     }
     let files = read_all(folder, "outputs", files, ports)?;
-    files.iter().zip(ports).map(|(file, port)| Ok((port.name.clone(), read(file)?))).collect()
+    files.iter().zip(ports).map(|(file, port)| Ok((port.name.clone(), read(file)?.1))).collect()
 }
 
 /// The files, if there are no more of them than ports.
@@ -72,7 +72,8 @@ fn numbered(folder: &Path, kind: &str) -> Result<Vec<PathBuf>> {
     Ok(files.into_iter().map(|(_, path)| path).collect())
 }
 
-fn read(path: &Path) -> Result<Tensor> {
+/// The tensor of a file, with its own name.
+pub(crate) fn read(path: &Path) -> Result<(String, Tensor)> {
     file::open(path)?;
     match FileKind::of_file(path)? {
         FileKind::Tensor => {}
@@ -80,7 +81,8 @@ fn read(path: &Path) -> Result<Tensor> {
         kind => return Err(mistaken_for(path, kind, Wanted::Values)),
     }
     let bytes = std::fs::read(path).map_err(|error| Diagnostic::io(path, "read", &error))?;
-    tensor(path, read_tensor(path, bytes.into())?)
+    let read = read_tensor(path, bytes.into())?;
+    Ok((read.name.clone(), tensor(path, read)?))
 }
 
 /// The tensor of a file.

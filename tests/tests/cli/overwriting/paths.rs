@@ -166,6 +166,7 @@ const NO_PATHS: &[&str] = &[
     "MODE",
     "N",
     "NAME",
+    "[INPUT=]LOW,HIGH",
     "NAME,...",
     "NAME.KEY=VALUE",
     "NAME=PATTERN",

@@ -10,14 +10,14 @@ fn refused(old: Model, new: Model, message: &str) {
     folder.byoc(&SWAP).fails(1, &expected);
     assert_eq!(places::list(folder.path()), ["new.onnx", "old.byoc", "old.onnx"], "a file is left");
     let before = places::read(&folder.path().join("old.byoc"));
-    let swapped = folder.write("swapped.byoc", "old");
+    let swapped = folder.write("swapped.byoc", b"\x01old");
     folder.byoc(&SWAP).fails(1, &expected);
     assert!(places::read(&folder.path().join("old.byoc")) == before, "the artifact has changed");
-    assert_eq!(places::read(&swapped), b"old");
+    assert_eq!(places::read(&swapped), b"\x01old");
     assert_eq!(places::list(folder.path()), ["new.onnx", "old.byoc", "old.onnx", "swapped.byoc"], "a file is left");
 }
 
-const COMPILE: &str = "\n  hint: Compile 'new.onnx' in place of swapping";
+const COMPILE: &str = "\n  hint: Make a new artifact of 'new.onnx' with byoc compile";
 const OTHER: &str = "\n  hint: Was 'old.byoc' compiled from another model?";
 
 #[test]
@@ -120,7 +120,7 @@ fn names_of_several_constants_are_refused() {
     swap(["one.onnx", "three.onnx"]).fails(
         1,
         "error: [B504] cannot swap `w1`: several constants of the artifact have that name (and 2 more such constants)\n  \
-         hint: Compile the new models in place of swapping",
+         hint: Make a new artifact of the new models with byoc compile",
     );
     assert!(!folder.path().join("new.byoc").exists());
 }

@@ -166,7 +166,7 @@ fn data_that_does_not_fit_is_told_with_a_remedy() {
         ),
         (
             &[("left", &pair(3)), ("right", &bytes)],
-            "'data.npz': the array for input 'right' is u8, the model takes f32\n  hint: Convert it with NumPy's astype",
+            "'data.npz': the array for input 'right' is u8, the model takes f32\n  hint: Convert it with NumPy's astype('float32')",
         ),
         (&[("left", &pair(0)), ("right", &pair(0))], "the data set 'data.npz' has no samples"),
     ];
