@@ -1,5 +1,5 @@
 //! Library for programs around the compiler and the runtime, such as the command line: tensors and their files, data sets,
-//! generated inputs, measured and compared runs, and the tuner.
+//! generated inputs, measured and compared runs, compile requests, and the tuner.
 //!
 //! Nothing here prints or ends the process: results are values, and errors are
 //! [`Diagnostic`](byoc_core::diagnostic::Diagnostic)s, whose hints name the flags of the command line.
@@ -21,6 +21,7 @@ pub mod package;
 pub mod process_memory;
 pub mod profile;
 pub mod regions;
+pub mod request;
 pub mod statistics;
 pub mod tensor;
 pub mod text;

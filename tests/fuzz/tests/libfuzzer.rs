@@ -1,5 +1,6 @@
-//! Fuzzing guided by coverage: builds the targets of `byoc-fuzz` under libFuzzer and AddressSanitizer and runs each for
-//! 20 seconds in CI, else for 5, or for `BYOC_FUZZ_SECONDS`. `docs/testing.md` says how to go on from a finding.
+//! Fuzzing. Each target of `byoc-fuzz` is run on a sample of changed inputs, the same ones each time. With `BYOC_FUZZ_SECONDS` it
+//! is run for so many seconds under libFuzzer and AddressSanitizer in its place, guided by coverage: that takes a build of its own,
+//! of six minutes. `docs/testing.md` says how to go on from a finding.
 
 #![allow(clippy::print_stdout, reason = "what was tried is part of a test's report")]
 
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use byoc_fuzz::{TARGETS, Target};
+use byoc_fuzz::{Rng, TARGETS, Target};
 use libtest_mimic::{Arguments, Trial};
 
 /// What makes the compiler count which edges are taken and what is compared. All of it is stable; libFuzzer asks for it.
@@ -33,21 +34,60 @@ static ENGINE: LazyLock<PathBuf> = LazyLock::new(build);
 fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = arguments.test_threads.or(Some(2));
+    let seconds = std::env::var("BYOC_FUZZ_SECONDS").ok();
+    let seconds = seconds.map(|text| text.parse().expect("BYOC_FUZZ_SECONDS is a number"));
     let trial = |target: &'static Target| {
         Trial::test(target.name, move || {
-            fuzz(target);
+            match seconds {
+                Some(seconds) => fuzz(target, seconds),
+                None => sample(target),
+            }
             Ok(())
         })
     };
     libtest_mimic::run(&arguments, TARGETS.iter().map(trial).collect()).exit();
 }
 
-/// How long each target runs.
-fn seconds() -> u64 {
-    match std::env::var("BYOC_FUZZ_SECONDS") {
-        Ok(text) => text.parse().expect("BYOC_FUZZ_SECONDS is a number"),
-        Err(_) if std::env::var_os("CI").is_some() => 20,
-        Err(_) => 5,
+/// Inputs of a sample.
+const SAMPLE: u32 = 2000;
+
+/// Most inputs that others are made from.
+const POOL: usize = 256;
+
+/// Runs a target on changed inputs. What ran to its end joins those that others are made from, so that changes add up.
+fn sample(target: &Target) {
+    let mut pool = (target.seeds)();
+    let seeds = pool.len();
+    let mut random = Rng::with_seed(7);
+    for number in 0..SAMPLE {
+        let [input, other] = [(); 2].map(|()| &pool[random.usize(..pool.len())]);
+        let changed = target
+            .mutated(input, Some(other), random.u32(..), &mut |bytes| raw(bytes, &mut Rng::with_seed(number.into())));
+        if changed.len() > LONGEST {
+            continue;
+        }
+        let Ok(valid) = std::panic::catch_unwind(|| (target.run)(&changed)) else {
+            let file = folder("findings", target).join(format!("sample-{number}"));
+            std::fs::write(&file, &changed).expect("a finding can be kept");
+            panic!("input {number} of the sample panics; it is kept in {}", file.display());
+        };
+        if valid && pool.len() < POOL {
+            pool.push(changed);
+        } else if valid {
+            pool[random.usize(seeds..POOL)] = changed;
+        }
+    }
+}
+
+/// Changes a few bytes: one is replaced, goes, or comes.
+fn raw(bytes: &mut Vec<u8>, random: &mut Rng) {
+    for _ in 0..random.usize(1..4) {
+        let place = random.usize(..=bytes.len());
+        match random.u8(..3) {
+            0 if place < bytes.len() => bytes[place] = random.u8(..),
+            1 if place < bytes.len() => drop(bytes.remove(place)),
+            _ => bytes.insert(place, random.u8(..)),
+        }
     }
 }
 
@@ -96,7 +136,7 @@ fn folder(kind: &str, target: &Target) -> PathBuf {
 }
 
 /// Runs a target for its time, from all that was worth keeping in earlier runs. Fails where something was found.
-fn fuzz(target: &Target) {
+fn fuzz(target: &Target, seconds: u64) {
     let (corpus, seeds, findings) = (folder("corpus", target), folder("seeds", target), folder("findings", target));
     let regressions = package().join("regressions").join(target.name);
     let log = home().join(format!("{}.log", target.name));
@@ -110,7 +150,7 @@ fn fuzz(target: &Target) {
         .env("BYOC_FUZZ_TARGET", target.name)
         .env("BYOC_FUZZ_SEEDS", &seeds)
         .env("ASAN_OPTIONS", MEMORY)
-        .arg(format!("-max_total_time={}", seconds()))
+        .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-max_len={LONGEST}"))
         .arg(format!("-artifact_prefix={}/", findings.display()))
         .args(LIMITS)

@@ -1,0 +1,254 @@
+"""Compile ONNX models with plugin backends into one artifact in which every weight is stored once, and run it.
+
+    import byoc
+
+    report = byoc.compile("model.onnx", "model.byoc", backends=["acme", "cpu"])
+    session = byoc.Session("model.byoc")
+    outputs = session.run({"x": array})
+
+Errors are `byoc.Error`, with a code, a message and a hint. Names of backends, of options and of shapes are those of the command
+line, which is installed with this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import sysconfig
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Union
+
+from . import _native
+from ._errors import Error
+from ._native import __version__
+from ._types import Node, Port, Refusal, Report
+
+__all__ = ["Error", "Node", "Notice", "Port", "Refusal", "Report", "Session", "__version__", "compile", "explain", "inspect"]
+
+PathLike = Union[str, "os.PathLike[str]"]
+Models = Union[PathLike, bytes, Mapping[str, Union[PathLike, bytes]]]
+Progress = Callable[[str, int, int, str], object]
+
+_CPU = "cpu"
+"""What users call the embedded backend for the host."""
+
+
+class Notice(UserWarning):
+    """A warning of byoc."""
+
+
+class Session(_native.Session):
+    """A loaded entry of an artifact, or of a model, which is compiled into memory first.
+
+    The file is mapped: constants are not copied, and sessions of one file share its pages. A session runs one call at a time; threads
+    that run the same entry at once open a session each. The interpreter's lock is free during a run.
+
+    Args:
+        path: An artifact, or an ONNX model.
+        entry: The entry to run, where the file has several.
+        threads: Most threads to use; 0: one for each core.
+        devices: Devices such as ``cuda:0``, one of each kind; else the first of each kind that the artifact needs.
+        options: Options of backends as ``{"acme.key": value}``; of an artifact those about the machine that runs it.
+        backends: For a model: backends, the most wanted first; ``cpu`` is the embedded one for the host.
+        shapes: For a model: shapes of inputs.
+        dims: For a model: sizes of dimensions that it has names for.
+        plugins: Plugin files.
+        plugin_dirs: Folders of plugins.
+        constants_from: The folder of the files that the artifact takes constants from.
+        max_iterations: Most iterations of loops in a run.
+
+    Attributes:
+        inputs: What a run takes, as a list of `Port`.
+        outputs: What a run gives.
+    """
+
+    def __new__(
+        cls,
+        path: PathLike,
+        *,
+        entry: str | None = None,
+        threads: int = 0,
+        devices: Sequence[str] = (),
+        options: Mapping[str, Any] | None = None,
+        backends: Sequence[str] = (),
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        dims: Mapping[str, int] | None = None,
+        plugins: Sequence[PathLike] = (),
+        plugin_dirs: Sequence[PathLike] = (),
+        constants_from: PathLike | None = None,
+        max_iterations: int | None = None,
+    ) -> Session:
+        models = _models([(None, path)], backends, options, shapes, dims)
+        loading = {
+            "entry": entry,
+            "threads": threads,
+            "devices": list(devices),
+            "constants_from": constants_from,
+            "max_iterations": max_iterations,
+        }
+        return super().__new__(cls, path, models, _places(plugins, plugin_dirs), loading)
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        """The outputs in their order, for inputs in theirs."""
+        return list(self.run(inputs).values())
+
+
+def compile(
+    model: Models,
+    output: PathLike,
+    *,
+    backends: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    dataset: PathLike | None = None,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+    plugins: Sequence[PathLike] = (),
+    plugin_dirs: Sequence[PathLike] = (),
+    require: Sequence[tuple[str, str]] = (),
+    no_fallback: bool = False,
+    max_host_nodes: int | None = None,
+    external_constants: bool = False,
+    allow_duplicates: bool = False,
+    fallback_on_crash: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """Compiles a model into an artifact. On an error nothing is written, and an existing file stays.
+
+    Args:
+        model: The path of an ONNX model, its bytes, or several as ``{entry: model}``, which share constants.
+        output: The artifact to write.
+        backends: Backends, the most wanted first; ``cpu``, the embedded one for the host, where none is named.
+        options: Options of backends, as ``{"acme.key": value}``.
+        shapes: Shapes of inputs, as ``{"x": (1, 3, 224, 224)}``.
+        dims: Sizes of dimensions that the model has names for, as ``{"batch": 4}``.
+        dataset: Samples of the inputs, for backends that choose number ranges from them: a folder or an ``.npz`` file.
+        mean: What is subtracted from each pixel of an image of the data set: one number, or one for each channel.
+        std: What each pixel is divided by after that.
+        plugins: Plugin files.
+        plugin_dirs: Folders of plugins.
+        require: Nodes of an operator that must go to a backend, as ``[("acme", "Conv*")]``.
+        no_fallback: No node may go to a host backend.
+        max_host_nodes: Most nodes that may go to host backends.
+        external_constants: Refer to constants in the model's files in place of copying them.
+        allow_duplicates: Store a constant although a backend's code holds its bytes too.
+        fallback_on_crash: Give the nodes of a region in which a backend crashes to the next backend.
+        progress: Called as ``progress(stage, done, total, next)``.
+
+    Raises:
+        Error: Where the model, the backends or the policy do not allow it.
+    """
+    wishes = {
+        "dataset": dataset,
+        "mean": list(mean),
+        "std": list(std),
+        "external_constants": external_constants,
+        "allow_duplicates": allow_duplicates,
+        "fallback_on_crash": fallback_on_crash,
+        "require": [(_name(backend), pattern) for backend, pattern in require],
+        "no_fallback": no_fallback,
+        "max_host_nodes": max_host_nodes,
+    }
+    start = time.perf_counter()
+    with _files(model) as files:
+        models = _models(files, backends, options, shapes, dims)
+        made = json.loads(_native.compile(models, wishes, _places(plugins, plugin_dirs), output, progress))
+    seconds = time.perf_counter() - start
+    for text in made["warnings"]:
+        warnings.warn(text, Notice, stacklevel=2)
+    nodes = tuple(map(_node, made["nodes"]))
+    return Report(Path(output), made["bytes"], seconds, nodes, tuple(made["ledger"]), tuple(made["warnings"]))
+
+
+def explain(
+    model: Models,
+    *,
+    backends: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    plugins: Sequence[PathLike] = (),
+    plugin_dirs: Sequence[PathLike] = (),
+) -> list[Node]:
+    """Tells for each node of a model which backend takes it, and why others do not. The arguments are those of `compile`."""
+    with _files(model) as files:
+        models = _models(files, backends, options, shapes, dims)
+        return list(map(_node, json.loads(_native.explain(models, _places(plugins, plugin_dirs)))))
+
+
+def inspect(path: PathLike) -> dict[str, Any]:
+    """Tells what is in an artifact: entries, regions, constants, the ledger. The fields are those of its `graph` section, which
+    docs/artifact-format.md describes, and ``bytes``, the size of the file."""
+    return json.loads(_native.inspect(path))
+
+
+def _name(backend: str) -> str:
+    """The backend that the user means."""
+    return _native.default_backend() if backend == _CPU else backend
+
+
+def _models(
+    files: Sequence[tuple[str | None, PathLike]],
+    backends: Sequence[str],
+    options: Mapping[str, Any] | None,
+    shapes: Mapping[str, Sequence[int]] | None,
+    dims: Mapping[str, int] | None,
+) -> dict[str, Any]:
+    if isinstance(backends, str):
+        raise TypeError(f"backends is a list of names, such as [{backends!r}]")
+    return {
+        "models": list(files),
+        "backends": [_name(backend) for backend in backends],
+        "options": [(_option(key), _setting(value)) for key, value in (options or {}).items()],
+        "shapes": [(name, list(shape)) for name, shape in (shapes or {}).items()],
+        "dims": list((dims or {}).items()),
+    }
+
+
+def _option(key: str) -> str:
+    backend, dot, rest = key.partition(".")
+    return _name(backend) + dot + rest
+
+
+def _setting(value: Any) -> str:
+    """An option's value as the command line has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _places(plugins: Sequence[PathLike], plugin_dirs: Sequence[PathLike]) -> dict[str, Any]:
+    return {"plugins": list(plugins), "plugin_dirs": list(plugin_dirs), "program": _program()}
+
+
+def _program() -> Path | None:
+    """The program `byoc` that is installed with this module; plugins compile in processes of it."""
+    folders = [sysconfig.get_path("scripts"), str(Path(sys.executable).parent)]
+    programs = (Path(folder) / "byoc" for folder in folders if folder)
+    return next((program for program in programs if program.is_file()), None)
+
+
+@contextlib.contextmanager
+def _files(model: Models) -> Iterator[list[tuple[str | None, PathLike]]]:
+    """Each model as a file, with the name of its entry."""
+    named = list(model.items()) if isinstance(model, Mapping) else [(None, model)]
+    with contextlib.ExitStack() as stack:
+        files: list[tuple[str | None, PathLike]] = []
+        for name, one in named:
+            if isinstance(one, (bytes, bytearray, memoryview)):
+                file = stack.enter_context(tempfile.NamedTemporaryFile(suffix=".onnx"))
+                file.write(one)
+                file.flush()
+                one = file.name
+            files.append((name, one))
+        yield files
+
+
+def _node(row: Mapping[str, Any]) -> Node:
+    refused = tuple(Refusal(**refusal) for refusal in row["refused"])
+    return Node(row["entry"], row["node"], row["op"], row["backend"], row["region"], refused, row["expanded"])

@@ -1,0 +1,293 @@
+//! Values of Python as inputs of a run, and outputs as arrays of NumPy.
+
+use std::ptr;
+
+use byoc_core::runtime::PortInfo;
+use byoc_plugin_api::{DType, TensorView, contiguous_strides};
+use byoc_tools::lists::Given;
+use byoc_tools::tensor::Tensor;
+use numpy::npyffi::{self, NPY_ARRAY_CARRAY_RO, npy_intp};
+use numpy::{PY_ARRAY_API, PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use crate::error::bad_input;
+
+/// Types by NumPy's names; those from `bfloat16` on are of the package `ml_dtypes`, an element in bytes of its own.
+const NAMES: [(&str, DType); 25] = [
+    ("float32", DType::F32),
+    ("float64", DType::F64),
+    ("float16", DType::F16),
+    ("int8", DType::I8),
+    ("int16", DType::I16),
+    ("int32", DType::I32),
+    ("int64", DType::I64),
+    ("uint8", DType::U8),
+    ("uint16", DType::U16),
+    ("uint32", DType::U32),
+    ("uint64", DType::U64),
+    ("bool", DType::Bool),
+    ("complex64", DType::C64),
+    ("complex128", DType::C128),
+    ("bfloat16", DType::BF16),
+    ("float8_e4m3fn", DType::F8E4M3FN),
+    ("float8_e4m3fnuz", DType::F8E4M3FNUZ),
+    ("float8_e5m2", DType::F8E5M2),
+    ("float8_e5m2fnuz", DType::F8E5M2FNUZ),
+    ("float8_e8m0fnu", DType::F8E8M0),
+    ("float4_e2m1fn", DType::F4E2M1),
+    ("int4", DType::I4),
+    ("uint4", DType::U4),
+    ("int2", DType::I2),
+    ("uint2", DType::U2),
+];
+
+/// Where the types of `ml_dtypes` begin in [`NAMES`].
+const OTHERS: usize = 14;
+
+/// The value of an input.
+pub(crate) enum Value<'py> {
+    /// The elements of an array, where they lie.
+    Array(Borrowed<'py>),
+    /// A copy: of texts, of elements that share bytes, of lists.
+    Copied(Given),
+}
+
+/// An array in the order of C whose elements are read where they lie. It is kept as long as this.
+pub(crate) struct Borrowed<'py> {
+    array: Bound<'py, PyUntypedArray>,
+    dtype: DType,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+}
+
+impl Borrowed<'_> {
+    /// The elements.
+    pub(crate) fn view(&self) -> Option<TensorView<'_>> {
+        let length = self.dtype.bytes_for(self.array.len())?;
+        // SAFETY: it is the array's memory, which lives as long as the array. Python code that writes to it during a run is as
+        // wrong as it is with any library that reads arrays without the interpreter's lock: what is read then is not defined, and
+        // byoc takes no decision twice from an element.
+        let bytes = unsafe {
+            let data: *const u8 = (*self.array.as_array_ptr()).fields.data.cast();
+            if length == 0 { &[][..] } else { std::slice::from_raw_parts(data, length) }
+        };
+        TensorView::from_bytes(bytes, self.dtype, &self.shape, &self.strides).ok()
+    }
+}
+
+/// The value for an input.
+pub(crate) fn given<'py>(port: &PortInfo, value: &Bound<'py, PyAny>) -> PyResult<Value<'py>> {
+    let Some(list) = &port.list else {
+        return match tensor(&port.name, port.dtype, value)? {
+            Value::Copied(copied) => Ok(Value::Copied(copied)),
+            array => Ok(array),
+        };
+    };
+    if value.is_none() {
+        return Ok(Value::Copied(Given::Nothing));
+    }
+    let copied = |value: &Bound<'py, PyAny>| copy(&port.name, list.dtype, value);
+    if !list.sequence {
+        return Ok(Value::Copied(Given::Optional(copied(value)?)));
+    }
+    let tensors = value.try_iter()?.map(|element| copied(&element?)).collect::<PyResult<_>>()?;
+    Ok(Value::Copied(Given::Sequence(tensors)))
+}
+
+/// A copy of a value as a tensor.
+fn copy(name: &str, dtype: DType, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    let py = value.py();
+    let memory = || bad_input(py, format!("there is no memory for input '{name}'"), "Free memory");
+    match tensor(name, dtype, value)? {
+        Value::Copied(Given::Tensor(tensor)) => Ok(tensor),
+        Value::Copied(_) => Err(memory()),
+        Value::Array(array) => array.view().and_then(|view| Tensor::copy(&view).ok()).ok_or_else(memory),
+    }
+}
+
+fn tensor<'py>(name: &str, dtype: DType, value: &Bound<'py, PyAny>) -> PyResult<Value<'py>> {
+    let py = value.py();
+    if dtype == DType::String {
+        return texts(name, value).map(|texts| Value::Copied(Given::Tensor(texts)));
+    }
+    let array = contiguous(dtype, value)?;
+    let found = array.dtype();
+    let shape: Vec<i64> = array.shape().iter().map(|&size| size as i64).collect();
+    let is_codes = dtype.is_asked_for() && (found.kind(), found.itemsize()) == (b'u', 1);
+    if dtype_of(&found) != Some(dtype) && !is_codes {
+        let message = format!("input '{name}' is {found}, the entry takes {dtype}");
+        let wanted = NAMES.iter().find(|(_, known)| *known == dtype).map_or("", |(name, _)| name);
+        return Err(bad_input(py, message, &format!("Convert it with astype('{wanted}')")));
+    }
+    let strides = contiguous_strides(&shape);
+    if !dtype.shares_bytes() {
+        return Ok(Value::Array(Borrowed { array, dtype, shape, strides }));
+    }
+    let unpacked = Borrowed { array, dtype: DType::U8, shape, strides };
+    let packed = unpacked.view().and_then(|view| view.as_bytes().map(|bytes| dtype.pack(bytes)));
+    let tensor = packed.and_then(|bytes| Tensor::new(dtype, unpacked.shape.clone(), bytes));
+    let tensor =
+        tensor.ok_or_else(|| bad_input(py, format!("input '{name}' cannot be packed"), "Give its codes as uint8"))?;
+    Ok(Value::Copied(Given::Tensor(tensor)))
+}
+
+/// The value as an array in the order of C. Numbers and lists of them take the type that is wanted; what has a type of its own keeps it.
+fn contiguous<'py>(dtype: DType, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = value.py();
+    if let Ok(array) = value.cast::<PyUntypedArray>()
+        && array.is_c_contiguous()
+        && array.dtype().is_native_byteorder() != Some(false)
+    {
+        return Ok(array.clone());
+    }
+    let numpy = py.import(intern!(py, "numpy"))?;
+    let has_type = value.hasattr(intern!(py, "dtype"))? || value.hasattr(intern!(py, "__dlpack__"))?;
+    let array = match has_type {
+        true => numpy.call_method1(intern!(py, "ascontiguousarray"), (value,))?,
+        false => numpy.call_method1(intern!(py, "ascontiguousarray"), (value, descr(py, dtype)?))?,
+    };
+    let array = native(array)?;
+    // A number becomes a list of one there.
+    let array = if value.hasattr(intern!(py, "shape"))? {
+        array.call_method1(intern!(py, "reshape"), (value.getattr(intern!(py, "shape"))?,))?
+    } else if has_type || value.try_iter().is_ok() {
+        array
+    } else {
+        array.call_method1(intern!(py, "reshape"), (PyTuple::empty(py),))?
+    };
+    Ok(array.cast_into::<PyUntypedArray>()?)
+}
+
+/// The array with its numbers in the byte order of the machine.
+fn native(array: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    let py = array.py();
+    let dtype = array.getattr(intern!(py, "dtype"))?;
+    if dtype.getattr(intern!(py, "isnative"))?.is_truthy()? {
+        return Ok(array);
+    }
+    let dtype = dtype.call_method1(intern!(py, "newbyteorder"), (intern!(py, "="),))?;
+    array.call_method1(intern!(py, "astype"), (dtype,))
+}
+
+/// The texts of a value, which may be an array of texts, a list of them or one.
+fn texts(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    let py = value.py();
+    let array = py.import(intern!(py, "numpy"))?.call_method1(intern!(py, "asarray"), (value,))?;
+    let shape: Vec<i64> = array.getattr(intern!(py, "shape"))?.extract()?;
+    let flat = array.call_method0(intern!(py, "ravel"))?.call_method0(intern!(py, "tolist"))?;
+    let texts: Vec<String> = flat.extract().map_err(|_| {
+        let found = array.getattr(intern!(py, "dtype")).map(|dtype| dtype.to_string()).unwrap_or_default();
+        bad_input(
+            py,
+            format!("input '{name}' is {found}, the entry takes texts"),
+            "Give texts, as in numpy.array(['a', 'b'])",
+        )
+    })?;
+    Tensor::of_texts(shape, &texts).ok_or_else(|| {
+        bad_input(py, format!("the texts of input '{name}' have more than 4 GiB"), "Give fewer at a time")
+    })
+}
+
+/// The type of elements; `None` for one that byoc does not have.
+fn dtype_of(found: &Bound<'_, PyArrayDescr>) -> Option<DType> {
+    Some(match (found.kind(), found.itemsize()) {
+        (b'f', 4) if found.char() == b'f' => DType::F32,
+        (b'f', 8) => DType::F64,
+        (b'f', 2) if found.char() == b'e' => DType::F16,
+        (b'i', 8) => DType::I64,
+        (b'i', 4) => DType::I32,
+        (b'u', 1) if found.char() == b'B' => DType::U8,
+        (b'b', 1) => DType::Bool,
+        _ => {
+            let name = found.to_string();
+            NAMES.iter().find(|(known, _)| *known == name)?.1
+        }
+    })
+}
+
+/// NumPy's type for elements; for those of `ml_dtypes`, if that package is not there, unsigned numbers of the same size.
+fn descr(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyArrayDescr>> {
+    let place = NAMES.iter().position(|(_, known)| *known == dtype);
+    let (place, name) = place.map_or((0, "uint8"), |place| (place, NAMES[place].0));
+    if place < OTHERS {
+        return PyArrayDescr::new(py, name);
+    }
+    match py.import(intern!(py, "ml_dtypes")) {
+        Ok(package) => PyArrayDescr::new(py, package.getattr(name)?),
+        Err(_) => PyArrayDescr::new(py, if dtype == DType::BF16 { "uint16" } else { "uint8" }),
+    }
+}
+
+/// A new array with a copy of the elements. `DType::String` has no elements that mean anything by themselves, and is not given.
+pub(crate) fn copied<'py>(py: Python<'py>, view: &TensorView<'_>) -> PyResult<Bound<'py, PyAny>> {
+    let dtype = view.dtype();
+    let bytes = match view.as_bytes() {
+        Some(bytes) => std::borrow::Cow::Borrowed(bytes),
+        None => {
+            let mut bytes = Vec::with_capacity(view.byte_len());
+            view.for_each_element(|element| bytes.extend_from_slice(element));
+            bytes.into()
+        }
+    };
+    let bytes = match dtype.shares_bytes() {
+        true => dtype.unpack(&bytes, view.len()).unwrap_or_default().into(),
+        false => bytes,
+    };
+    let array = array(py, dtype, view.shape(), ptr::null_mut())?;
+    // SAFETY: the array was made just now with room for these elements, and nobody else has it.
+    unsafe {
+        let data: *mut u8 = (*array.as_array_ptr()).fields.data.cast();
+        ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
+    }
+    Ok(array.into_any())
+}
+
+/// An array that reads the elements where they lie, and cannot be written to; `None` where they do not lie as in an array. `owner` is
+/// kept as long as the array, and what the view refers to must be unchanged and there as long as `owner`.
+pub(crate) fn lent<'py>(view: &TensorView<'_>, owner: Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = owner.py();
+    if view.dtype().shares_bytes() || !view.is_contiguous() || !view.has_data() || view.is_empty() {
+        return Ok(None);
+    }
+    let array = array(py, view.dtype(), view.shape(), view.as_ptr().cast_mut().cast())?;
+    // SAFETY: the array is new, and takes over the reference to its owner.
+    let failed = unsafe { PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_array_ptr(), owner.into_ptr()) };
+    if failed < 0 { Err(PyErr::fetch(py)) } else { Ok(Some(array.into_any())) }
+}
+
+/// An array over `data`, which is read only; of memory of its own where `data` is null.
+fn array<'py>(
+    py: Python<'py>,
+    dtype: DType,
+    shape: &[i64],
+    data: *mut std::ffi::c_void,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let mut sizes: Vec<npy_intp> = shape.iter().map(|&size| size as npy_intp).collect();
+    let flags = if data.is_null() { 0 } else { NPY_ARRAY_CARRAY_RO };
+    let descr = descr(py, dtype)?.into_dtype_ptr();
+    // SAFETY: NumPy takes the type over and copies the sizes; `data` is what the caller says it is.
+    unsafe {
+        let made = PY_ARRAY_API.PyArray_NewFromDescr(
+            py,
+            npyffi::get_type_object(py, npyffi::NpyTypes::PyArray_Type),
+            descr,
+            sizes.len() as i32,
+            sizes.as_mut_ptr(),
+            ptr::null_mut(),
+            data,
+            flags,
+            ptr::null_mut(),
+        );
+        Ok(Bound::from_owned_ptr_or_err(py, made)?.cast_into_unchecked())
+    }
+}
+
+/// An array of the texts of a tensor.
+pub(crate) fn array_of_texts<'py>(py: Python<'py>, shape: &[i64], texts: &[&str]) -> PyResult<Bound<'py, PyAny>> {
+    let list = PyList::new(py, texts)?;
+    let numpy = py.import(intern!(py, "numpy"))?;
+    let array = numpy.call_method1(intern!(py, "array"), (list, intern!(py, "str")))?;
+    array.call_method1(intern!(py, "reshape"), (PyTuple::new(py, shape)?,))
+}

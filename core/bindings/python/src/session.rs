@@ -1,0 +1,256 @@
+//! A loaded entry, which Python calls with arrays.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use byoc_core::artifact::Artifact;
+use byoc_core::compile::{Silent, compile_unnamed};
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::file_kind::FileKind;
+use byoc_core::runtime::Session as Loaded;
+use byoc_core::runtime::{DeviceName, ListView, LoadOptions, PortInfo};
+use byoc_plugin_api::{DType, Dim, Handle, TensorView};
+use byoc_tools::lists::{Given, Handles};
+use byoc_tools::request::backends_of;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::sync::{MutexExt, PyOnceLock};
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
+
+use crate::array::{self, Value};
+use crate::compile::Models;
+use crate::error::{bad_input, raised};
+use crate::places::Places;
+
+/// A loaded entry.
+#[pyclass(frozen, subclass, module = "byoc._native")]
+pub(crate) struct Session {
+    state: Mutex<State>,
+    inputs: Vec<PortInfo>,
+    outputs: Vec<PortInfo>,
+}
+
+struct State {
+    loaded: Loaded,
+    /// Shared with each array that refers to the memory of the last run.
+    lent: Arc<()>,
+}
+
+/// What keeps the memory of a run that arrays refer to: the session, which will not run while this lives.
+#[pyclass(frozen, module = "byoc._native")]
+struct Lender {
+    _session: Py<Session>,
+    _lent: Arc<()>,
+}
+
+/// How to load, as keyword arguments give it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Loading {
+    entry: Option<String>,
+    threads: usize,
+    devices: Vec<String>,
+    constants_from: Option<PathBuf>,
+    max_iterations: Option<u64>,
+}
+
+#[pymethods]
+impl Session {
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf, models: Models, places: Places, loading: Loading) -> PyResult<Session> {
+        let loaded = py.detach(|| load(path, models, &places, loading)).map_err(|error| raised(py, error))?;
+        let (inputs, outputs) = (loaded.inputs(), loaded.outputs());
+        Ok(Session { state: Mutex::new(State { loaded, lent: Arc::new(()) }), inputs, outputs })
+    }
+
+    /// What a run takes.
+    #[getter]
+    fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        ports(py, &self.inputs)
+    }
+
+    /// What a run gives.
+    #[getter]
+    fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        ports(py, &self.outputs)
+    }
+
+    /// Runs once. `inputs` has a value for each input by its name, or in their order.
+    #[pyo3(signature = (inputs, *, copy = true))]
+    fn run<'py>(slf: &Bound<'py, Self>, inputs: &Bound<'py, PyAny>, copy: bool) -> PyResult<Bound<'py, PyDict>> {
+        let (py, own) = (slf.py(), slf.get());
+        let values = own.values(inputs)?;
+        // While another thread runs the session, the interpreter's lock is free.
+        let mut state = own.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        if Arc::strong_count(&state.lent) > 1 {
+            let message = "arrays of the run before refer to the memory of the session".to_owned();
+            return Err(bad_input(py, message, "Delete them before the next run, or leave out copy=False"));
+        }
+        let handles = values.iter().map(|value| give(value, &mut state.loaded)).collect::<Result<Vec<_>>>();
+        let handles = handles.map_err(|error| raised(py, error))?;
+        let views: Vec<_> = values
+            .iter()
+            .zip(&handles)
+            .map(|(value, handles)| view(value, handles))
+            .collect::<Result<_>>()
+            .map_err(|error| raised(py, error))?;
+        let loaded = &mut state.loaded;
+        py.detach(|| loaded.run(&views)).map_err(|error| raised(py, error))?;
+        let lender = match copy {
+            true => None,
+            false => Some(Bound::new(py, Lender { _session: slf.clone().unbind(), _lent: Arc::clone(&state.lent) })?),
+        };
+        own.results(py, &state.loaded, lender.as_ref())
+    }
+}
+
+impl Session {
+    /// A value for each input.
+    fn values<'py>(&self, inputs: &Bound<'py, PyAny>) -> PyResult<Vec<Value<'py>>> {
+        let py = inputs.py();
+        if let Ok(named) = inputs.cast::<PyDict>() {
+            let value = |port: &PortInfo| match named.get_item(&port.name)? {
+                Some(value) => array::given(port, &value),
+                None if port.list.as_ref().is_some_and(|list| list.optional) => Ok(Value::Copied(Given::Nothing)),
+                None => Err(bad_input(py, format!("input '{}' is not given", port.name), &self.listed())),
+            };
+            let values = self.inputs.iter().map(value).collect::<PyResult<Vec<_>>>()?;
+            for name in named.keys() {
+                let name: String = name.extract()?;
+                if !self.inputs.iter().any(|port| port.name == name) {
+                    return Err(bad_input(py, format!("there is no input '{name}'"), &self.listed()));
+                }
+            }
+            return Ok(values);
+        }
+        let given: Vec<Bound<'py, PyAny>> = match inputs.cast::<PyTuple>() {
+            Ok(tuple) => tuple.iter().collect(),
+            Err(_) => match inputs.cast::<PyList>() {
+                Ok(list) => list.iter().collect(),
+                Err(_) => {
+                    return Err(PyTypeError::new_err("run() takes a dict of inputs by name, or a list in their order"));
+                }
+            },
+        };
+        if given.len() != self.inputs.len() {
+            let message = format!("{} inputs are given, the entry takes {}", given.len(), self.inputs.len());
+            return Err(bad_input(py, message, &self.listed()));
+        }
+        self.inputs.iter().zip(&given).map(|(port, value)| array::given(port, value)).collect()
+    }
+
+    fn listed(&self) -> String {
+        let names: Vec<_> = self.inputs.iter().map(|port| port.name.as_str()).collect();
+        format!("The inputs are: {}", names.join(", "))
+    }
+
+    /// The outputs of the last run by name.
+    fn results<'py>(
+        &self,
+        py: Python<'py>,
+        loaded: &Loaded,
+        lender: Option<&Bound<'py, Lender>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let results = PyDict::new(py);
+        for (index, port) in self.outputs.iter().enumerate() {
+            let failed = |error| raised(py, error);
+            let value = match &port.list {
+                None => one(loaded, &loaded.output(index).map_err(failed)?, py, lender)?,
+                Some(_) => {
+                    let list = loaded.output_list(index).map_err(failed)?;
+                    match list.view() {
+                        ListView::Nothing => py.None().into_bound(py),
+                        ListView::Tensor(tensor) => one(loaded, &tensor, py, None)?,
+                        ListView::Sequence(tensors) => {
+                            let arrays = tensors.iter().map(|tensor| one(loaded, tensor, py, None));
+                            PyList::new(py, arrays.collect::<PyResult<Vec<_>>>()?)?.into_any()
+                        }
+                    }
+                }
+            };
+            results.set_item(&port.name, value)?;
+        }
+        Ok(results)
+    }
+}
+
+/// An output as an array: a copy, or with a lender its own memory where that is laid out as an array is.
+fn one<'py>(
+    loaded: &Loaded,
+    view: &TensorView<'_>,
+    py: Python<'py>,
+    lender: Option<&Bound<'py, Lender>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if view.dtype() == DType::String {
+        let bad = |error: byoc_plugin_api::Error| raised(py, Diagnostic::new(Code::RunFailed, error.message));
+        let handles = view.to_vec::<Handle>().map_err(bad)?;
+        let texts = handles.into_iter().map(|handle| loaded.text(handle)).collect::<Result<Vec<_>>>();
+        let texts = texts.map_err(|error| raised(py, error))?;
+        let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+        return array::array_of_texts(py, view.shape(), &texts);
+    }
+    if let Some(lender) = lender
+        && let Some(array) = array::lent(view, lender.clone().into_any())?
+    {
+        return Ok(array);
+    }
+    array::copied(py, view)
+}
+
+fn give(value: &Value<'_>, loaded: &mut Loaded) -> Result<Handles> {
+    match value {
+        Value::Array(_) => Ok(None),
+        Value::Copied(given) => given.give(loaded),
+    }
+}
+
+fn view<'a>(value: &'a Value<'_>, handles: &'a Handles) -> Result<TensorView<'a>> {
+    match value {
+        Value::Array(array) => array
+            .view()
+            .ok_or_else(|| Diagnostic::new(Code::BadInput, "an array has more elements than memory can hold")),
+        Value::Copied(given) => given.view(handles),
+    }
+}
+
+fn load(path: PathBuf, models: Models, places: &Places, loading: Loading) -> Result<Loaded> {
+    let devices = loading.devices.iter().map(|name| {
+        name.parse::<DeviceName>().map_err(|cause| {
+            Diagnostic::new(Code::Usage, format!("'{name}' is not the name of a device: {cause}"))
+                .hint("A device is called KIND:N, such as cuda:0")
+        })
+    });
+    let mut options = LoadOptions {
+        entry: loading.entry,
+        threads: loading.threads,
+        devices: devices.collect::<Result<_>>()?,
+        constants_from: loading.constants_from,
+        max_iterations: loading.max_iterations,
+        ..LoadOptions::default()
+    };
+    if FileKind::of_file(&path)? == FileKind::Model {
+        let (request, registry) = models.request(places)?;
+        let unnamed = compile_unnamed(&request, None, &mut Silent)?;
+        return Loaded::load(Artifact::from_bytes(&path, unnamed.bytes)?, &registry, &options);
+    }
+    let artifact = Artifact::open(&path)?;
+    let registry = places.for_running(&backends_of(&artifact))?;
+    options.run_options = models.run_options(&registry)?;
+    Loaded::load(artifact, &registry, &options)
+}
+
+/// `byoc.Port`s.
+fn ports<'py>(py: Python<'py>, ports: &[PortInfo]) -> PyResult<Bound<'py, PyList>> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let class = CLASS.import(py, "byoc._types", "Port")?;
+    let size = |dim: &Dim| match dim {
+        Dim::Fixed(size) => Ok(size.into_pyobject(py)?.into_any()),
+        Dim::Symbolic(name) => Ok(name.into_pyobject(py)?.into_any()),
+    };
+    let port = |port: &PortInfo| {
+        let shape = port.shape.iter().map(size).collect::<PyResult<Vec<_>>>()?;
+        let dtype = port.list.as_ref().map_or_else(|| port.dtype.to_string(), ToString::to_string);
+        class.call1((&port.name, dtype, PyTuple::new(py, shape)?))
+    };
+    PyList::new(py, ports.iter().map(port).collect::<PyResult<Vec<_>>>()?)
+}

@@ -1,0 +1,328 @@
+"""What the module does, on models that are made here. `BYOC_PROGRAM` is the program, and `BYOC_PLUGIN` a plugin file of the backend
+`template`."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import warnings
+from pathlib import Path
+from unittest import mock
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+import byoc
+
+WEIGHT = np.arange(12, dtype=np.float32).reshape(3, 4) / 8 - 0.5
+
+
+def model(nodes, inputs, outputs, weights=None, opset=21):
+    """The bytes of a model."""
+    initializers = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
+    graph = helper.make_graph(nodes, "main", inputs, outputs, initializers)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    return made.SerializeToString()
+
+
+def tensor(name, shape, dtype=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def product(rows="batch"):
+    """y = relu(x w) with rows that are open."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="product"), helper.make_node("Relu", ["p"], ["y"], name="relu")]
+    return model(nodes, [tensor("x", [rows, 3])], [tensor("y", [rows, 4])], {"w": WEIGHT})
+
+
+def expected(x):
+    return np.maximum(x @ WEIGHT, 0)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def compiled(self, made=None, **wishes):
+        path = self.folder / "model.byoc"
+        report = byoc.compile(made or product(), path, **wishes)
+        return path, report
+
+    def fails(self, code, call, *arguments, **wishes):
+        with self.assertRaises(byoc.Error) as caught:
+            call(*arguments, **wishes)
+        self.assertEqual(caught.exception.code, code, caught.exception)
+        return caught.exception
+
+
+class Compiling(Case):
+    def test_a_report_says_what_went_where(self):
+        stages = []
+        path, report = self.compiled(progress=lambda stage, done, total, step: stages.append(stage))
+        self.assertEqual((report.path, report.bytes), (path, path.stat().st_size))
+        self.assertEqual([(node.name, node.op, node.backend) for node in report.nodes], [("product", "MatMul", "json"), ("relu", "Relu", "json")])
+        self.assertEqual(report.backends(), {"json": 2})
+        self.assertEqual([row["names"] for row in report.ledger], [["w"]])
+        self.assertEqual(list(dict.fromkeys(stages)), ["onnx", "passes", "partition", "codegen", "ownership", "artifact"])
+        about = byoc.inspect(path)
+        self.assertEqual(about["bytes"], report.bytes)
+        self.assertEqual([entry["name"] for entry in about["entries"]], ["main"])
+
+    def test_the_program_makes_the_same_file(self):
+        (self.folder / "model.onnx").write_bytes(product())
+        path, _ = self.compiled(self.folder / "model.onnx")
+        program = [os.environ["BYOC_PROGRAM"], "compile", "model.onnx", "-o", "other.byoc"]
+        subprocess.run(program, cwd=self.folder, check=True, capture_output=True)
+        self.assertEqual(path.read_bytes(), (self.folder / "other.byoc").read_bytes())
+
+    def test_several_models_share_their_weights(self):
+        path, report = self.compiled({"small": product(1), "large": product(64)})
+        self.assertEqual(len(report.ledger), 1)
+        x = np.ones((1, 3), np.float32)
+        for entry, rows in [("small", 1), ("large", 64)]:
+            session = byoc.Session(path, entry=entry)
+            self.assertEqual(session.run({"x": np.repeat(x, rows, 0)})["y"].shape, (rows, 4))
+        self.assertEqual(self.fails("B702", byoc.Session, path, entry="medium").hint, "The file has small, large")
+
+    def test_nodes_are_explained(self):
+        nodes = byoc.explain(product(2), backends=["kendryte", "cpu"])
+        self.assertEqual([node.backend for node in nodes], ["json", "json"])
+        refusal = nodes[1].refused[0]
+        self.assertEqual((refusal.backend, refusal.code), ("kendryte", "region_start"))
+
+    def test_warnings_are_pythons(self):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            _, report = self.compiled(backends=["kendryte", "cpu"])
+        texts = [str(warning.message) for warning in caught if warning.category is byoc.Notice]
+        self.assertEqual(texts, ["[B403] backend 'kendryte' takes no node of the model. See byoc explain for the reasons"])
+        self.assertEqual(list(report.warnings), texts)
+
+    def test_errors_leave_no_file_and_say_what_helps(self):
+        error = self.fails("B101", byoc.compile, b"no model", self.folder / "x.byoc")
+        self.assertRegex(str(error), r"^\[B101\] '.*\.onnx' is not an ONNX model: it is a text file\. Is the file complete")
+        error = self.fails("B303", byoc.compile, product(), self.folder / "x.byoc", backends=["jsn"])
+        self.assertEqual((error.message, error.hint), ("there is no backend 'jsn'", "Did you mean 'json'?"))
+        again = pickle.loads(pickle.dumps(error))
+        self.assertEqual((type(again), again.code, again.hint), (byoc.Error, "B303", error.hint))
+        self.fails("B402", byoc.compile, product(), self.folder / "x.byoc", require=[("cpu", "Conv*")])
+        with self.assertRaisesRegex(TypeError, "backends is a list of names"):
+            byoc.compile(product(), self.folder / "x.byoc", backends="cpu")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_what_a_callback_raises_is_raised(self):
+        def stop(*_):
+            raise KeyError("stop")
+
+        with self.assertRaisesRegex(KeyError, "stop"):
+            self.compiled(progress=stop)
+
+    def test_plugins_compile_in_processes_of_their_own(self):
+        with mock.patch("byoc._program", return_value=Path(os.environ["BYOC_PROGRAM"])):
+            for plugins in [[os.environ["BYOC_PLUGIN"]], []]:
+                wishes = {"plugins": plugins, "plugin_dirs": [] if plugins else [Path(os.environ["BYOC_PLUGIN"]).parent]}
+                nodes = [helper.make_node("Add", ["x", "x"], ["y"])]
+                made = model(nodes, [tensor("x", [2])], [tensor("y", [2])])
+                path, report = self.compiled(made, backends=["template", "cpu"], **wishes)
+                self.assertEqual(report.backends(), {"template": 1})
+                session = byoc.Session(path, plugins=plugins, plugin_dirs=wishes["plugin_dirs"])
+                np.testing.assert_array_equal(session.run([np.float32([1, 2])])["y"], np.float32([2, 4]))
+        self.fails("B604", byoc.Session, path)
+
+
+class Running(Case):
+    def test_outputs_are_right_for_any_size(self):
+        session = byoc.Session(self.compiled()[0])
+        self.assertEqual(session.inputs, [byoc.Port("x", "f32", ("batch", 3))])
+        self.assertEqual(session.outputs, [byoc.Port("y", "f32", ("batch", 4))])
+        for rows in (1, 7, 2, 0):
+            x = np.random.default_rng(rows).normal(size=(rows, 3)).astype(np.float32)
+            for found in (session.run({"x": x})["y"], session.run([x])["y"], session(x)[0]):
+                self.assertEqual((found.dtype, found.flags.writeable), (np.float32, True))
+                np.testing.assert_allclose(found, expected(x), rtol=1e-5, atol=1e-6)
+
+    def test_a_model_is_compiled_into_memory(self):
+        path = self.folder / "model.onnx"
+        path.write_bytes(product())
+        session = byoc.Session(path, dims={"batch": 2}, options={"cpu.kernels": "reference"})
+        self.assertEqual(session.inputs[0].shape, (2, 3))
+        x = np.ones((2, 3), np.float32)
+        np.testing.assert_allclose(session.run({"x": x})["y"], expected(x), rtol=1e-6)
+        self.assertEqual(list(self.folder.iterdir()), [path])
+
+    def test_arrays_of_any_layout_lists_and_other_libraries(self):
+        session = byoc.Session(self.compiled()[0])
+        x = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+        class Foreign:
+            dtype = x.dtype
+            shape = x.shape
+
+            def __array__(self, dtype=None, copy=None):
+                return x
+
+        for value in (np.asfortranarray(x), x[::-1][::-1], x.T.copy().T, x.astype(">f4"), x.tolist(), Foreign(), memoryview(x)):
+            np.testing.assert_allclose(session.run({"x": value})["y"], expected(x), rtol=1e-6)
+
+    def test_mistakes_name_the_input(self):
+        path, _ = self.compiled()
+        session = byoc.Session(path)
+        error = self.fails("B701", session.run, {"x": np.ones((1, 3))})
+        self.assertEqual((error.message, error.hint), ("input 'x' is float64, the entry takes f32", "Convert it with astype('float32')"))
+        self.assertEqual(self.fails("B701", session.run, {}).message, "input 'x' is not given")
+        error = self.fails("B701", session.run, {"x": np.ones((1, 3), np.float32), "z": 1})
+        self.assertEqual((error.message, error.hint), ("there is no input 'z'", "The inputs are: x"))
+        self.assertEqual(self.fails("B701", session.run, []).message, "0 inputs are given, the entry takes 1")
+        self.fails("B701", session.run, {"x": np.ones((1, 4), np.float32)})
+        with self.assertRaisesRegex(TypeError, "takes a dict"):
+            session.run(np.ones((1, 3), np.float32))
+        self.fails("B602", byoc.Session, self.damaged(path))
+        self.fails("B601", byoc.Session, self.folder / "nothing.byoc")
+        self.fails("B901", byoc.Session, path, devices=["cuda:x"])
+        self.fails("B901", byoc.Session, path, backends=["cpu"])
+
+    def damaged(self, path):
+        damaged = self.folder / "damaged.byoc"
+        damaged.write_bytes(path.read_bytes()[:-50])
+        return damaged
+
+    def test_outputs_may_be_lent(self):
+        session = byoc.Session(self.compiled()[0])
+        x = np.ones((2, 3), np.float32)
+        lent = session.run({"x": x}, copy=False)["y"]
+        np.testing.assert_allclose(lent, expected(x), rtol=1e-6)
+        self.assertFalse(lent.flags.writeable or lent.flags.owndata)
+        error = self.fails("B701", session.run, {"x": x})
+        self.assertEqual(error.message, "arrays of the run before refer to the memory of the session")
+        part = lent[1:]
+        del lent
+        self.fails("B701", session.run, {"x": x})
+        del part
+        address = session.run({"x": x}, copy=False)["y"].__array_interface__["data"][0]
+        self.assertEqual(session.run({"x": x}, copy=False)["y"].__array_interface__["data"][0], address)
+        # What is lent outlives the session's name.
+        lent = session.run({"x": x}, copy=False)["y"]
+        del session
+        gc.collect()
+        np.testing.assert_allclose(lent, expected(x), rtol=1e-6)
+
+    def test_every_type_of_numbers(self):
+        types = {
+            TensorProto.FLOAT: np.float32, TensorProto.DOUBLE: np.float64, TensorProto.FLOAT16: np.float16, TensorProto.BFLOAT16: ml_dtypes.bfloat16,
+            TensorProto.INT8: np.int8, TensorProto.INT16: np.int16, TensorProto.INT32: np.int32, TensorProto.INT64: np.int64,
+            TensorProto.UINT8: np.uint8, TensorProto.UINT16: np.uint16, TensorProto.UINT32: np.uint32, TensorProto.UINT64: np.uint64,
+            TensorProto.BOOL: np.bool_, TensorProto.FLOAT8E4M3FN: ml_dtypes.float8_e4m3fn, TensorProto.FLOAT8E5M2: ml_dtypes.float8_e5m2,
+            TensorProto.INT4: ml_dtypes.int4, TensorProto.UINT4: ml_dtypes.uint4,
+        }
+        for code, dtype in types.items():
+            with self.subTest(dtype=dtype):
+                made = model([helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])], [tensor("x", [3, 1], code)], [tensor("y", [1, 3], code)])
+                session = byoc.Session(self.compiled(made)[0])
+                x = np.array([[1], [0], [1]]).astype(dtype)
+                found = session.run({"x": x})["y"]
+                self.assertEqual(found.dtype, x.dtype)
+                np.testing.assert_array_equal(found.astype(np.float64), x.T.astype(np.float64))
+
+    def test_texts_sequences_and_optionals(self):
+        text = model([helper.make_node("StringConcat", ["a", "b"], ["y"])], [tensor("a", [2], TensorProto.STRING), tensor("b", [], TensorProto.STRING)], [tensor("y", [2], TensorProto.STRING)])
+        session = byoc.Session(self.compiled(text)[0])
+        found = session.run({"a": np.array(["x", "ü"]), "b": "!"})["y"]
+        self.assertEqual((found.tolist(), found.dtype.kind), (["x!", "ü!"], "U"))
+        self.assertEqual(self.fails("B701", session.run, {"a": [1, 2], "b": "!"}).message, "input 'a' is int64, the entry takes texts")
+        sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [2])
+        made = model([helper.make_node("SequenceInsert", ["s", "x"], ["t"]), helper.make_node("SequenceLength", ["t"], ["n"])], [sequence, tensor("x", [2])], [helper.make_tensor_sequence_value_info("t", TensorProto.FLOAT, [2]), tensor("n", [], TensorProto.INT64)])
+        session = byoc.Session(self.compiled(made)[0])
+        outputs = session.run({"s": [np.float32([1, 2]), [3, 4]], "x": [5, 6]})
+        self.assertEqual((int(outputs["n"]), [array.tolist() for array in outputs["t"]]), (3, [[1, 2], [3, 4], [5, 6]]))
+        optional = helper.make_value_info("o", helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [2])))
+        made = model([helper.make_node("OptionalHasElement", ["o"], ["y"])], [optional], [tensor("y", [], TensorProto.BOOL)])
+        session = byoc.Session(self.compiled(made)[0])
+        self.assertEqual([bool(session.run(given)["y"]) for given in ({"o": None}, {}, {"o": [1.0, 2.0]})], [False, False, True])
+
+    def test_numbers_alone(self):
+        made = model([helper.make_node("Mul", ["a", "b"], ["y"])], [tensor("a", []), tensor("b", [2])], [tensor("y", [2])])
+        session = byoc.Session(self.compiled(made)[0])
+        for number in (3, 3.0, np.float32(3), np.array(3, np.float32)):
+            np.testing.assert_array_equal(session.run({"a": number, "b": [1, 2]})["y"], [3, 6])
+
+
+class Threads(Case):
+    def test_sessions_run_at_once_and_one_takes_turns(self):
+        path, _ = self.compiled()
+        shared = byoc.Session(path)
+        wrong = []
+
+        def work(own, seed):
+            session = byoc.Session(path) if own else shared
+            for step in range(200):
+                x = np.full((1 + (seed + step) % 5, 3), seed - step, np.float32)
+                if not np.allclose(session.run({"x": x})["y"], expected(x), rtol=1e-5):
+                    wrong.append((own, seed, step))
+
+        threads = [threading.Thread(target=work, args=(own, seed)) for own in (True, False) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_memory_stays_flat(self):
+        session = byoc.Session(self.compiled()[0])
+        x = np.ones((64, 3), np.float32)
+
+        def resident():
+            return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+        for _ in range(500):
+            session.run({"x": x})
+        before = resident()
+        for _ in range(10_000):
+            session.run({"x": x})
+            session.run({"x": x}, copy=False)
+        self.assertLess(resident() - before, 4 << 20)
+
+
+class Importing(unittest.TestCase):
+    def test_numpy_is_not_imported_before_it_is_needed(self):
+        code = "import sys, byoc; print('numpy' in sys.modules, byoc.__version__)"
+        found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+        self.assertEqual(found.stdout.split(), ["False", byoc.__version__])
+
+
+class OnnxBackend(unittest.TestCase):
+    def test_a_node(self):
+        import byoc.onnx_backend as backend
+
+        x = np.float32([-1, 2])
+        [found] = backend.run_node(helper.make_node("Relu", ["x"], ["y"]), [x])
+        np.testing.assert_array_equal(found, np.float32([0, 2]))
+        self.assertTrue(backend.supports_device("CPU"))
+        self.assertFalse(backend.supports_device("CUDA"))
+
+
+def onnx_cases():
+    """A sample of ONNX's own cases, by ONNX's own runner."""
+    import onnx.backend.test
+
+    import byoc.onnx_backend as backend
+
+    runner = onnx.backend.test.BackendTest(backend, __name__)
+    runner.include(r"^test_(add|concat|conv|gather|gemm|lstm|maxpool|reduce_mean|resize|slice|softmax|string_concat|topk|where)_.*_cpu$")
+    runner.exclude("_expanded")
+    return runner.test_cases
+
+
+globals().update(onnx_cases())
+
+if __name__ == "__main__":
+    unittest.main()
