@@ -13,7 +13,7 @@ pub fn checkout() -> PathBuf {
 
 /// The folder of the running test's executable, `target/<profile>/deps`. Cargo puts dynamic libraries that a package
 /// depends on there as well.
-fn dependencies() -> PathBuf {
+pub fn dependencies() -> PathBuf {
     let program = std::env::current_exe().expect("the running program has a path");
     program.parent().expect("a program lies in a folder").to_owned()
 }

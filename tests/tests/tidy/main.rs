@@ -38,6 +38,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("core/src/runtime/resident.rs", "copies of constants from the mapped file to a device"),
     ("core/src/runtime/session.rs", "views of outputs in the arena"),
     ("core/src/runtime/session", "views of the arena for backends, copies to and from devices"),
+    ("core/bindings/c/src", "what C gives: texts, arrays, places of results"),
     ("core/bindings/python/src/array.rs", "arrays of NumPy"),
     ("backends/cublas/src/runtime", "calls of cublasLt"),
     ("backends/cublas/tests/standins", "device memory of the stand-ins"),
@@ -274,6 +275,7 @@ fn packages_depend_in_one_direction() {
             "byoc-dim" | "byoc-plugin-api" => &[],
             // The kit is part of the program, so that a vendor needs no sources; it knows core and no backend.
             "byoc" => &["byoc-conformance", "byoc-core", "byoc-json", "byoc-kendryte", "byoc-plugin-api", "byoc-tools"],
+            "byoc-c" => &["byoc-core", "byoc-json", "byoc-kendryte", "byoc-plugin-api"],
             "byoc-python" => &["byoc-core", "byoc-json", "byoc-kendryte", "byoc-plugin-api", "byoc-tools"],
             "byoc-conformance" | "byoc-tools" => &["byoc-core", "byoc-plugin-api"],
             "byoc-cublas" | "byoc-cuda" | "byoc-cutlass" => &["byoc-nvidia", "byoc-plugin-api"],

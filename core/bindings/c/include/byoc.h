@@ -1,0 +1,302 @@
+/* byoc's runtime as a C library: artifacts are opened and run. Generated from core/bindings/c.
+ *
+ * Functions return a byoc_status. Sessions are numbers: one that was closed, or never given, is an error. Every function may be called
+ * from any thread; calls for one session take turns. Types and functions are only ever added. */
+#ifndef BYOC_H
+#define BYOC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// How a function ended. Further numbers may come; those that are not 0 are errors.
+enum byoc_status
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Well.
+  BYOC_STATUS_OK = 0,
+  // With an error, which `byoc_error_code`, `byoc_error_message` and `byoc_error_hint` tell.
+  BYOC_STATUS_FAILED = 1,
+  // By a defect of byoc. The session in question cannot be used any more.
+  BYOC_STATUS_DEFECT = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum byoc_status byoc_status;
+#else
+typedef int32_t byoc_status;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Types of elements, with the numbers that ONNX has for them (`TensorProto.DataType`). Elements of less than 8 bits share bytes: the
+// first one is in the lowest bits. Further types may come.
+enum byoc_element
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // IEEE binary32.
+  BYOC_F32 = 1,
+  // Unsigned.
+  BYOC_U8 = 2,
+  // Signed.
+  BYOC_I8 = 3,
+  // Unsigned.
+  BYOC_U16 = 4,
+  // Signed.
+  BYOC_I16 = 5,
+  // Signed.
+  BYOC_I32 = 6,
+  // Signed.
+  BYOC_I64 = 7,
+  // 0 or 1, in a byte.
+  BYOC_BOOL = 9,
+  // IEEE binary16.
+  BYOC_F16 = 10,
+  // IEEE binary64.
+  BYOC_F64 = 11,
+  // Unsigned.
+  BYOC_U32 = 12,
+  // Unsigned.
+  BYOC_U64 = 13,
+  // Two f32.
+  BYOC_C64 = 14,
+  // Two f64.
+  BYOC_C128 = 15,
+  // The upper half of an f32.
+  BYOC_BF16 = 16,
+  // 8 bits.
+  BYOC_F8E4M3FN = 17,
+  // 8 bits.
+  BYOC_F8E4M3FNUZ = 18,
+  // 8 bits.
+  BYOC_F8E5M2 = 19,
+  // 8 bits.
+  BYOC_F8E5M2FNUZ = 20,
+  // Unsigned, two in a byte.
+  BYOC_U4 = 21,
+  // Signed, two in a byte.
+  BYOC_I4 = 22,
+  // Two in a byte.
+  BYOC_F4E2M1 = 23,
+  // A power of two.
+  BYOC_F8E8M0 = 24,
+  // Unsigned, four in a byte.
+  BYOC_U2 = 25,
+  // Signed, four in a byte.
+  BYOC_I2 = 26,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum byoc_element byoc_element;
+#else
+typedef int32_t byoc_element;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// An input or an output of an entry.
+typedef struct {
+  // Its name, in UTF-8. It stays as long as the session is open.
+  const char *name;
+  // The type of its elements, a `byoc_element`.
+  int32_t element;
+  // The number of dimensions.
+  int32_t rank;
+  // The size of each dimension; -1 where the inputs of a run decide it. It stays as long as the session is open.
+  const int64_t *shape;
+} byoc_port;
+
+// How a session is opened. Set `struct_size` to `sizeof(byoc_options)` and everything else to 0, but for what is wished; later
+// versions add fields at the end.
+typedef struct {
+  // `sizeof(byoc_options)`.
+  size_t struct_size;
+  // The entry to run, where the file has several; or NULL.
+  const char *entry;
+  // Most threads to use; 0: one for each core.
+  size_t threads;
+  // Devices such as `cuda:0`, one of each kind; none for the first of each kind.
+  const char *const *devices;
+  // How many devices there are.
+  size_t device_count;
+  // Plugin files.
+  const char *const *plugins;
+  // How many plugins there are.
+  size_t plugin_count;
+  // Folders of plugins.
+  const char *const *plugin_dirs;
+  // How many folders there are.
+  size_t plugin_dir_count;
+  // Settings of backends' options about the machine that runs the artifact, as `acme.key=value`.
+  const char *const *settings;
+  // How many settings there are.
+  size_t setting_count;
+} byoc_options;
+
+// A tensor, row-major, in the byte order of x86.
+typedef struct {
+  // The elements.
+  const void *data;
+  // Their bytes.
+  size_t bytes;
+  // The type of the elements, a `byoc_element`.
+  int32_t element;
+  // The number of dimensions.
+  int32_t rank;
+  // The size of each; may be NULL where there is none.
+  const int64_t *shape;
+} byoc_array;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The code of the last error of this thread, such as `B701`; NULL where there was none. The text stays until the next error.
+const char *byoc_error_code(void);
+
+// The last error of this thread in one line; NULL where there was none. The text stays until the next error.
+const char *byoc_error_message(void);
+
+// What helps against the last error of this thread; NULL where nothing can be said. The text stays until the next error.
+const char *byoc_error_hint(void);
+
+// Writes how many inputs a session takes to `count`.
+//
+// # Safety
+// `count` is NULL, or can be written to.
+byoc_status byoc_input_count(uint64_t session, size_t *count);
+
+// Writes how many outputs a session gives to `count`.
+//
+// # Safety
+// `count` is NULL, or can be written to.
+byoc_status byoc_output_count(uint64_t session, size_t *count);
+
+// Writes what input `index` is to `port`.
+//
+// # Safety
+// `port` is NULL, or can be written to.
+byoc_status byoc_input_port(uint64_t session, size_t index, byoc_port *port);
+
+// Writes what output `index` is to `port`.
+//
+// # Safety
+// `port` is NULL, or can be written to.
+byoc_status byoc_output_port(uint64_t session, size_t index, byoc_port *port);
+
+// Opens the artifact at `path` and writes the number of the session to `session`. The file is mapped: constants are not copied.
+// `options` may be NULL.
+//
+// # Safety
+// `path` is a text, `options` are as they say or NULL, and `session` can be written to.
+byoc_status byoc_open(const char *path,
+                      const byoc_options *options,
+                      uint64_t *session);
+
+// Opens an artifact that is in memory, such as one that was decrypted or is a part of another file, and writes the number of the session to
+// `session`. Nothing is copied: the `length` bytes at `bytes` stay, unchanged, until the session is closed and its last call has ended. They
+// begin at a multiple of 4096, as memory of `mmap` does, so that constants lie where kernels can read them.
+//
+// # Safety
+// `bytes` points to `length` bytes that stay as is said above, `options` are as they say or NULL, and `session` can be written to.
+byoc_status byoc_open_memory(const void *bytes,
+                             size_t length,
+                             const byoc_options *options,
+                             uint64_t *session);
+
+// Closes a session. What it has given is gone with it. A number that is closed already is an error.
+byoc_status byoc_close(uint64_t session);
+
+// Runs a session once, with a tensor for each of its inputs, in their order. They are read where they lie.
+//
+// # Safety
+// `inputs` is an array of `count` tensors, whose pointers point to as much as they say.
+byoc_status byoc_run(uint64_t session, const byoc_array *inputs, size_t count);
+
+// Writes output `index` of the last run to `array`. It is the session's memory: it stays until the session runs again or is closed.
+//
+// # Safety
+// `array` is NULL, or can be written to.
+byoc_status byoc_result(uint64_t session,
+                        size_t index,
+                        byoc_array *array);
+
+// The version of the library, such as `0.1.0`.
+const char *byoc_version(void);
+
+// The code of the last error of this thread, such as `B701`; NULL where there was none. The text stays until the next error.
+const char *byoc_error_code(void);
+
+// The last error of this thread in one line; NULL where there was none. The text stays until the next error.
+const char *byoc_error_message(void);
+
+// What helps against the last error of this thread; NULL where nothing can be said. The text stays until the next error.
+const char *byoc_error_hint(void);
+
+// Opens the artifact at `path` and writes the number of the session to `session`. The file is mapped: constants are not copied.
+// `options` may be NULL.
+//
+// # Safety
+// `path` is a text, `options` are as they say or NULL, and `session` can be written to.
+byoc_status byoc_open(const char *path,
+                      const byoc_options *options,
+                      uint64_t *session);
+
+// Opens an artifact that is in memory, such as one that was decrypted or is a part of another file, and writes the number of the session to
+// `session`. Nothing is copied: the `length` bytes at `bytes` stay, unchanged, until the session is closed and its last call has ended. They
+// begin at a multiple of 4096, as memory of `mmap` does, so that constants lie where kernels can read them.
+//
+// # Safety
+// `bytes` points to `length` bytes that stay as is said above, `options` are as they say or NULL, and `session` can be written to.
+byoc_status byoc_open_memory(const void *bytes,
+                             size_t length,
+                             const byoc_options *options,
+                             uint64_t *session);
+
+// Closes a session. What it has given is gone with it. A number that is closed already is an error.
+byoc_status byoc_close(uint64_t session);
+
+// Writes how many inputs a session takes to `count`.
+//
+// # Safety
+// `count` is NULL, or can be written to.
+byoc_status byoc_input_count(uint64_t session, size_t *count);
+
+// Writes how many outputs a session gives to `count`.
+//
+// # Safety
+// `count` is NULL, or can be written to.
+byoc_status byoc_output_count(uint64_t session, size_t *count);
+
+// Writes what input `index` is to `port`.
+//
+// # Safety
+// `port` is NULL, or can be written to.
+byoc_status byoc_input_port(uint64_t session, size_t index, byoc_port *port);
+
+// Writes what output `index` is to `port`.
+//
+// # Safety
+// `port` is NULL, or can be written to.
+byoc_status byoc_output_port(uint64_t session, size_t index, byoc_port *port);
+
+// Runs a session once, with a tensor for each of its inputs, in their order. They are read where they lie.
+//
+// # Safety
+// `inputs` is an array of `count` tensors, whose pointers point to as much as they say.
+byoc_status byoc_run(uint64_t session, const byoc_array *inputs, size_t count);
+
+// Writes output `index` of the last run to `array`. It is the session's memory: it stays until the session runs again or is closed.
+//
+// # Safety
+// `array` is NULL, or can be written to.
+byoc_status byoc_result(uint64_t session,
+                        size_t index,
+                        byoc_array *array);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif

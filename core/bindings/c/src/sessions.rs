@@ -1,0 +1,64 @@
+//! The sessions that are open, by number.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
+
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::runtime::Session;
+
+use crate::port::Port;
+
+/// An open session.
+pub(crate) struct Open {
+    /// What it takes.
+    pub(crate) inputs: Vec<Port>,
+    /// What it gives.
+    pub(crate) outputs: Vec<Port>,
+    /// What runs.
+    pub(crate) running: Mutex<Running>,
+}
+
+/// The part of a session that one call at a time may use.
+pub(crate) struct Running {
+    /// The entry.
+    pub(crate) session: Session,
+    /// Copies of outputs that do not lie as C has them.
+    pub(crate) copies: Vec<Vec<u8>>,
+    /// Their shapes.
+    pub(crate) shapes: Vec<Vec<i64>>,
+}
+
+static OPEN: LazyLock<RwLock<HashMap<u64, Arc<Open>>>> = LazyLock::new(RwLock::default);
+
+/// Gives a session a number, which no other has or had.
+pub(crate) fn add(open: Open) -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    OPEN.write().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::new(open));
+    number
+}
+
+/// The session of that number.
+pub(crate) fn find(number: u64) -> Result<Arc<Open>> {
+    OPEN.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned().ok_or_else(|| none(number))
+}
+
+/// Forgets a session. It is gone when the last call for it has ended.
+pub(crate) fn remove(number: u64) -> Result<()> {
+    let removed = OPEN.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    removed.map(drop).ok_or_else(|| none(number))
+}
+
+fn none(number: u64) -> Diagnostic {
+    Diagnostic::new(Code::Usage, format!("there is no session {number}"))
+        .hint("It was closed, or byoc_open never gave it")
+}
+
+impl Open {
+    /// Waits until no other call uses the session. Errors where one of them ended by a panic.
+    pub(crate) fn lock(&self) -> Result<std::sync::MutexGuard<'_, Running>> {
+        let broken = |_| Diagnostic::new(Code::RunFailed, "an earlier call for this session ended by a defect of byoc");
+        self.running.lock().map_err(broken)
+    }
+}

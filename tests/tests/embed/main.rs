@@ -1,0 +1,114 @@
+//! The C library: its header is the Rust definitions, C and C++ compilers take it without a warning, and programs run artifacts by it and
+//! do wrong what can be done wrong.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use byoc_tests::folder::Folder;
+use byoc_tests::golden::golden;
+use byoc_tests::onnx::small;
+use byoc_tests::places;
+use byoc_tests::program::{Outcome, outcome};
+
+/// What stands before the generated part.
+const HEAD: &str = "/* byoc's runtime as a C library: artifacts are opened and run. Generated from core/bindings/c.\n \
+    *\n \
+    * Functions return a byoc_status. Sessions are numbers: one that was closed, or never given, is an error. Every function may be called\n \
+    * from any thread; calls for one session take turns. Types and functions are only ever added. */\n\
+    #ifndef BYOC_H\n#define BYOC_H\n\n#include <stddef.h>\n#include <stdint.h>\n";
+
+const TAIL: &str = "#endif\n";
+
+fn folder_of_library() -> PathBuf {
+    places::checkout().join("core/bindings/c")
+}
+
+fn generate() -> String {
+    let mut config = cbindgen::Config {
+        language: cbindgen::Language::C,
+        style: cbindgen::Style::Type,
+        documentation_style: cbindgen::DocumentationStyle::C99,
+        usize_is_size_t: true,
+        no_includes: true,
+        cpp_compat: true,
+        line_length: 110,
+        ..Default::default()
+    };
+    // No function takes it as such: what C gives may be any number.
+    config.export.include.push("byoc_element".into());
+    let source = |name: &&str| folder_of_library().join("src").join(name);
+    let builder = ["error.rs", "port.rs", "open.rs", "run.rs", "lib.rs"].iter().map(source);
+    let builder = builder.fold(cbindgen::Builder::new().with_config(config), cbindgen::Builder::with_src);
+    let mut generated = Vec::new();
+    builder.generate().expect("the definitions are C's").write(&mut generated);
+    let generated = String::from_utf8(generated).expect("text");
+    format!("{HEAD}\n{}\n\n{TAIL}", generated.trim())
+}
+
+#[test]
+fn the_header_is_generated() {
+    golden("../../core/bindings/c/include/byoc.h", &generate());
+}
+
+const COMPILERS: &[&[&str]] = &[
+    &["cc", "-std=c99", "-pedantic"],
+    &["cc", "-std=c11", "-pedantic"],
+    &["c++", "-x", "c++", "-std=c++11"],
+    &["c++", "-x", "c++", "-std=c++20", "-pedantic"],
+];
+
+/// Builds a program with the library. The compiler must not say anything.
+fn build(compiler: &[&str], source: &Path, folder: &Path) {
+    let library = places::dependencies();
+    let mut command = Command::new(compiler[0]);
+    command.args(&compiler[1..]).args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-I"]);
+    command.arg(folder_of_library().join("include")).arg("-I").arg(places::checkout().join("plugin-api/include"));
+    command
+        .arg(source)
+        .args(["-x", "none", "-L"])
+        .arg(&library)
+        .args(["-lbyoc", "-lpthread", "-o"])
+        .arg(folder.join("program"));
+    command.arg(format!("-Wl,-rpath,{}", library.display()));
+    let compiled = outcome(&mut command);
+    assert_eq!((compiled.code, compiled.stderr.as_str()), (Some(0), ""), "{compiler:?}");
+}
+
+fn run(folder: &Folder, arguments: &[&str]) -> Outcome {
+    let mut command = Command::new(folder.path().join("program"));
+    byoc_tests::program::isolate(&mut command);
+    // Memory of the library's lives as long as the process.
+    command.env("ASAN_OPTIONS", "detect_leaks=0").args(arguments).current_dir(folder.path());
+    outcome(&mut command)
+}
+
+#[test]
+fn the_example_runs_in_c_and_cpp() {
+    let folder = Folder::compiled(small());
+    let found = folder.run(&["run", "model.byoc", "--fill", "ones", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&found).expect("JSON");
+    let first = found["outputs"][0]["first"][0].as_f64().expect("a number");
+    for compiler in COMPILERS {
+        build(compiler, &places::checkout().join("docs/examples/run.c"), folder.path());
+        let found = run(&folder, &["model.byoc"]);
+        let (name, value) = found.success().trim_end().split_once(": ").expect("a line");
+        assert_eq!(name, "y");
+        assert!((value.parse::<f64>().expect("a number") - first).abs() < 1e-5, "{value} is not {first}");
+    }
+    let failed = run(&folder, &["model.onnx"]);
+    let message = "[B602] 'model.onnx' is not an artifact: it is an ONNX model. Compile it first: byoc compile model.onnx -o model.byoc\n";
+    assert_eq!((failed.code, failed.stderr.as_str()), (Some(1), message));
+}
+
+#[test]
+fn misuse_is_a_code_and_threads_take_turns() {
+    let folder = Folder::compiled(small());
+    let source = places::checkout().join("tests/tests/embed/misuse.c");
+    let plain: &[&str] = &["cc", "-std=c11", "-D_GNU_SOURCE"];
+    let sanitized: &[&str] = &["cc", "-std=c11", "-D_GNU_SOURCE", "-fsanitize=address,undefined"];
+    for compiler in [plain, sanitized] {
+        build(compiler, &source, folder.path());
+        let found = run(&folder, &["model.byoc", "model.onnx"]);
+        assert!(found.success().starts_with("0 wrong"), "{compiler:?}: {found:?}");
+    }
+}
