@@ -12,17 +12,16 @@ line, which is installed with this module.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import sys
-import sysconfig
-import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Union
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Union
+
+# What a program that only runs artifacts does not need is imported where it is.
+if TYPE_CHECKING:
+    from pathlib import Path
 
 from . import _native
 from ._errors import Error
@@ -156,8 +155,11 @@ def compile(
         "no_fallback": no_fallback,
         "max_host_nodes": max_host_nodes,
     }
+    import json
+    from pathlib import Path
+
     start = time.perf_counter()
-    with _files(model) as files:
+    with _Files(model) as files:
         models = _models(files, backends, options, shapes, dims)
         made = json.loads(_native.compile(models, wishes, _places(plugins, plugin_dirs), output, progress))
     seconds = time.perf_counter() - start
@@ -178,7 +180,9 @@ def explain(
     plugin_dirs: Sequence[PathLike] = (),
 ) -> list[Node]:
     """Tells for each node of a model which backend takes it, and why others do not. The arguments are those of `compile`."""
-    with _files(model) as files:
+    import json
+
+    with _Files(model) as files:
         models = _models(files, backends, options, shapes, dims)
         return list(map(_node, json.loads(_native.explain(models, _places(plugins, plugin_dirs)))))
 
@@ -186,6 +190,8 @@ def explain(
 def inspect(path: PathLike) -> dict[str, Any]:
     """Tells what is in an artifact: entries, regions, constants, the ledger. The fields are those of its `graph` section, which
     docs/artifact-format.md describes, and ``bytes``, the size of the file."""
+    import json
+
     return json.loads(_native.inspect(path))
 
 
@@ -228,25 +234,39 @@ def _places(plugins: Sequence[PathLike], plugin_dirs: Sequence[PathLike]) -> dic
 
 def _program() -> Path | None:
     """The program `byoc` that is installed with this module; plugins compile in processes of it."""
+    import sysconfig
+    from pathlib import Path
+
     folders = [sysconfig.get_path("scripts"), str(Path(sys.executable).parent)]
     programs = (Path(folder) / "byoc" for folder in folders if folder)
     return next((program for program in programs if program.is_file()), None)
 
 
-@contextlib.contextmanager
-def _files(model: Models) -> Iterator[list[tuple[str | None, PathLike]]]:
+class _Files:
     """Each model as a file, with the name of its entry."""
-    named = list(model.items()) if isinstance(model, Mapping) else [(None, model)]
-    with contextlib.ExitStack() as stack:
-        files: list[tuple[str | None, PathLike]] = []
-        for name, one in named:
-            if isinstance(one, (bytes, bytearray, memoryview)):
-                file = stack.enter_context(tempfile.NamedTemporaryFile(suffix=".onnx"))
-                file.write(one)
-                file.flush()
-                one = file.name
-            files.append((name, one))
-        yield files
+
+    def __init__(self, model: Models) -> None:
+        named = list(model.items()) if isinstance(model, Mapping) else [(None, model)]
+        self._temporary: list[Any] = []
+        self._files = [(name, self._file(one)) for name, one in named]
+
+    def _file(self, model: PathLike | bytes) -> PathLike:
+        if not isinstance(model, (bytes, bytearray, memoryview)):
+            return model
+        import tempfile
+
+        file = tempfile.NamedTemporaryFile(suffix=".onnx")
+        self._temporary.append(file)
+        file.write(model)
+        file.flush()
+        return file.name
+
+    def __enter__(self) -> list[tuple[str | None, PathLike]]:
+        return self._files
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._temporary:
+            file.close()
 
 
 def _node(row: Mapping[str, Any]) -> Node:

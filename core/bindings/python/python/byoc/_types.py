@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
-@dataclass(frozen=True)
-class Port:
+class Port(NamedTuple):
     """An input or an output of an entry."""
 
     name: str
@@ -18,8 +18,7 @@ class Port:
     """The size of each dimension; a text where the inputs of a run decide it."""
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(NamedTuple):
     """Why a backend does not take a node."""
 
     backend: str
@@ -29,8 +28,7 @@ class Refusal:
     """One line."""
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """Where a node of the model goes."""
 
     entry: str
@@ -46,8 +44,7 @@ class Node:
     """Whether it was the call of a function whose nodes stand in its place."""
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """What a compile has made."""
 
     path: Path
@@ -60,7 +57,7 @@ class Report:
     """Where each node went."""
     ledger: tuple[dict[str, Any], ...]
     """For each constant who reads it, who stores it, and what became of it: the rows of ``byoc inspect --constants --json``."""
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
     """What is worth knowing, a line each. Each is given as a Python warning too."""
 
     def backends(self) -> dict[str | None, int]:
