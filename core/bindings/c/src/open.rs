@@ -147,15 +147,15 @@ pub unsafe extern "C" fn byoc_open(
 }
 
 /// Memory of the caller's.
-struct Lent {
+struct BorrowedBytes {
     bytes: *const u8,
     length: usize,
 }
 
 // SAFETY: the caller of `byoc_open_memory` promises that the bytes stay and do not change; reading them is no matter of threads.
-unsafe impl Send for Lent {}
+unsafe impl Send for BorrowedBytes {}
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for BorrowedBytes {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: the caller of `byoc_open_memory` promises it.
         unsafe { std::slice::from_raw_parts(self.bytes, self.length) }
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn byoc_open_memory(
         }
         // SAFETY: as for this function.
         let wishes = unsafe { Wishes::read(options)? };
-        let lent = Bytes::from_owner(Lent { bytes: bytes.cast(), length });
+        let lent = Bytes::from_owner(BorrowedBytes { bytes: bytes.cast(), length });
         let number = wishes.load(Artifact::from_bytes(Path::new("memory"), lent)?)?;
         // SAFETY: as for this function.
         unsafe { write(session, number) }
