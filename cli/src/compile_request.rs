@@ -30,13 +30,13 @@ pub(crate) fn isolated_registry_of(places: &Plugins, name: &str) -> Result<Regis
 
 /// The backends that the artifact's code is for.
 pub(crate) fn registry_for(places: &Plugins, artifact: &Artifact) -> Result<Registry> {
-    registry_of(places, &request::backends_of(artifact))
+    registry_of(places, &artifact.manifest().backends())
 }
 
 /// The same, each plugin in a worker until its code is run: for compiling.
 pub(crate) fn isolated_registry_for(places: &Plugins, artifact: &Artifact) -> Result<Registry> {
     let isolation = isolation(places)?;
-    Registry::discover_wanted(&search(places), &embed::backends(), &request::backends_of(artifact), isolation.as_ref())
+    Registry::discover_wanted(&search(places), &embed::backends(), &artifact.manifest().backends(), isolation.as_ref())
 }
 
 /// Every backend that can be found, each plugin in a worker: for compiling and descriptions. What is beside the program is

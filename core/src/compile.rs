@@ -129,6 +129,10 @@ pub trait Observer {
     fn dump(&mut self, _stage: Stage, _text: &dyn Fn() -> String) {}
     /// A warning.
     fn warning(&mut self, _warning: &Diagnostic) {}
+    /// Whether to go on: asked where a stage begins, and before anything is written. The error ends the compile.
+    fn go_on(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// An observer that does nothing.
@@ -153,6 +157,7 @@ pub fn compile(request: &Request, output: &Path, observer: &mut dyn Observer) ->
     let Made { contents, nodes, ledger, inputs } = make(request, &destination, observer)?;
     // The models may have been replaced since they were read.
     destination.check(request, &inputs)?;
+    observer.go_on()?;
     let file_bytes = contents.write(output, &mut |done, total, next| observer.progress(done, total, next))?;
     Ok(Report { nodes, ledger, file_bytes })
 }
@@ -271,6 +276,7 @@ fn make(request: &Request, destination: &Destination<'_>, observer: &mut dyn Obs
     let front_end = FrontEnd::new(request, destination, observer)?;
     let inputs = front_end.typed.model().inputs();
     let (settled, nodes) = finish(front_end, observer)?;
+    observer.go_on()?;
     observer.stage(Stage::Artifact);
     let (contents, ledger) = settled.into_contents();
     Ok(Made { contents, nodes, ledger, inputs })
@@ -292,6 +298,7 @@ fn generate(mut front_end: FrontEnd<'_>, observer: &mut dyn Observer) -> Result<
             front_end.warn(partition::unused(&partitioned, &request.backends), observer);
         }
         let nodes = partition::explain(&partitioned, &request.backends);
+        observer.go_on()?;
         observer.stage(Stage::Codegen);
         watch(request, &mut partitioned, &destination.scratch, &mut known, observer)?;
         let spool = Spool::new(&destination.scratch)?;

@@ -119,6 +119,8 @@ codes! {
     Mismatch = "B801", exit 6;
     /// The command line is not valid.
     Usage = "B901", exit 2;
+    /// A program that calls byoc has ended a compile. Nothing is written.
+    Interrupted = "B902", exit 130;
 }
 
 /// An error: code, one line, remedy. `message` names the thing and the cause and has no full stop.

@@ -12,20 +12,21 @@ use std::process::ExitCode;
 use byoc_core::artifact::Artifact;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
-use byoc_core::runtime::{LoadOptions, Session};
 use byoc_tools::compare::{Comparison, Criterion, Tolerance, Tolerances, compare_all};
 use byoc_tools::execution::Loaded;
 use byoc_tools::fill::Fill;
 use byoc_tools::inputs::{Source, expected_outputs};
 use byoc_tools::outputs;
+use byoc_tools::reference;
 use byoc_tools::tensor::Tensor;
 use serde_json::json;
 
 use crate::args::tolerance::{self, OfOutput};
-use crate::args::{Backends, Execution, FIRST, SECOND, Shapes, number};
+use crate::args::{Execution, FIRST, SECOND, number};
 use crate::artifact::Digests;
 use crate::execution::{self, Need, Ready};
 use crate::file_kind::told_by_backends;
+use crate::progress::Progress;
 use crate::{artifact, compile_request, embed, report};
 
 /// Compare the outputs of an artifact, or of a model, with a reference
@@ -180,28 +181,11 @@ fn tolerances(args: &Args) -> Result<Tolerances> {
     Ok(tolerances)
 }
 
-/// The error where the shapes of the inputs do not fit the model: the user has given none, so it is another model.
-fn of_another_model(error: Diagnostic, model: &Path) -> Diagnostic {
-    if error.code != Code::ShapeOption {
-        return error;
-    }
-    let message = format!("'{}' has other inputs than what is verified: {}", model.display(), error.message);
-    Diagnostic::new(Code::BadInput, message).hint("Is it the model that the artifact was compiled from?")
-}
-
 /// The outputs of the model on the same inputs, computed by the reference kernels.
 pub(crate) fn by_reference_kernels(
     model: &Path,
     registry: &Registry,
     loaded: &Loaded,
 ) -> Result<Vec<(String, Tensor)>> {
-    let (name, setting) = embed::reference()?;
-    let chosen = Backends { backend: vec![name], backend_opt: vec![setting] };
-    let shapes = Shapes { shape: loaded.shapes(), dim: Vec::new() };
-    let sources = vec![("main".to_owned(), model.to_owned())];
-    let request = compile_request::request(registry, &chosen, sources, &shapes)?;
-    let (compiled, _) = artifact::compile_for_now(&request, model).map_err(|error| of_another_model(error, model))?;
-    let mut session = Session::load(compiled, registry, &LoadOptions::default())?;
-    loaded.run_on(&mut session)?;
-    outputs::collect(&session)
+    reference::outputs_of(model, registry, &embed::backends(), loaded, &mut Progress::new(None))
 }

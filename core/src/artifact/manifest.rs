@@ -1,6 +1,8 @@
 //! The `graph` section: what the file holds and how it runs, as JSON. A reader ignores fields that it does not know;
 //! fields are written in declaration order, so the same contents give the same bytes.
 
+use std::collections::BTreeSet;
+
 use byoc_plugin_api::{ConstantId, DType, Dim, Options};
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +34,14 @@ pub struct Manifest {
     pub files: Vec<ConstantFile>,
     /// The ledger: one or more rows for every constant of the model.
     pub ledger: Vec<LedgerRow>,
+}
+
+impl Manifest {
+    /// The names of the backends that the code of regions is for, each once.
+    pub fn backends(&self) -> Vec<String> {
+        let names: BTreeSet<&String> = self.regions.iter().map(|region| &region.backend).collect();
+        names.into_iter().cloned().collect()
+    }
 }
 
 /// A file that holds the bytes of constants in the artifact's place: a model, or the data beside one.

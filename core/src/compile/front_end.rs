@@ -79,6 +79,7 @@ fn simplify(
     observer: &mut dyn Observer,
 ) -> Result<TypedModel> {
     let model = import(request, custom, destination, observer)?;
+    observer.go_on()?;
     observer.stage(Stage::Passes);
     let mut spool = Spool::new(&destination.scratch)?;
     let typed = fold::simplify(model, request.folding_backend.as_ref(), &mut spool)?;

@@ -35,6 +35,10 @@ impl Files {
             true => Place::Directory(directory::list(path)?),
             false => file::open(path).map(|_| Place::Stack)?,
         };
+        if !mean.iter().all(|it| it.is_finite()) || !std.iter().all(|it| it.is_finite() && *it > 0.0) {
+            let message = "the mean and the deviation of pixels are numbers, the deviation one above 0";
+            return Err(Diagnostic::new(Code::Usage, message));
+        }
         let normalisation = Normalisation { mean: mean.to_vec(), std: std.to_vec() };
         if normalisation.is_given() && !place.has_images() {
             let message =

@@ -46,6 +46,13 @@ pub struct OpenSizes {
     pub dims: Vec<(String, usize)>,
 }
 
+impl OpenSizes {
+    /// Whether nothing is given.
+    pub fn is_empty(&self) -> bool {
+        self.shapes.is_empty() && self.dims.is_empty()
+    }
+}
+
 impl Inputs {
     /// Every input at random.
     pub fn random() -> Inputs {
@@ -312,6 +319,9 @@ mod tests {
         assert_eq!(error(&[]), text);
         let text = "[B701] input 'ids': the size 'batch' is 2, and 3 by --dim. Give sizes that agree";
         assert_eq!(error(&[("batch", 3)]), text);
+        let both = gather(&ports(), &inputs, &sizes(&[], &[("mask", &[5])]), &mut |warning| panic!("{warning}"));
+        let text = "[B701] input 'mask' is [3] in its file, and [5] by --shape. Give sizes that agree";
+        assert_eq!(both.expect_err("they do").to_string(), text);
     }
 
     #[test]

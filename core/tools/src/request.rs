@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use byoc_core::artifact::Artifact;
 use byoc_core::compile::Request;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::onnx::{ImportOptions, REPRO_BACKEND, REPRO_OPTIONS, file_info};
@@ -46,14 +45,6 @@ pub fn reference_backend(embedded: Embedded<'_>) -> Result<(String, (String, Str
     let name = found.ok_or_else(none)?.name;
     let setting = (format!("{name}.{key}"), value.to_owned());
     Ok((name, setting))
-}
-
-/// The names of the backends that an artifact's code is for.
-pub fn backends_of(artifact: &Artifact) -> Vec<String> {
-    let mut names: Vec<_> = artifact.manifest().regions.iter().map(|region| region.backend.clone()).collect();
-    names.sort();
-    names.dedup();
-    names
 }
 
 /// What to compile: models with the names of their entries. Policy and the rest are at their defaults.

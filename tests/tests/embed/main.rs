@@ -36,9 +36,8 @@ fn generate() -> String {
     };
     // No function takes it as such: what C gives may be any number.
     config.export.include.push("byoc_element".into());
-    let source = |name: &&str| folder_of_library().join("src").join(name);
-    let builder = ["error.rs", "port.rs", "open.rs", "run.rs", "lib.rs"].iter().map(source);
-    let builder = builder.fold(cbindgen::Builder::new().with_config(config), cbindgen::Builder::with_src);
+    // It names the others.
+    let builder = cbindgen::Builder::new().with_config(config).with_src(folder_of_library().join("src/lib.rs"));
     let mut generated = Vec::new();
     builder.generate().expect("the definitions are C's").write(&mut generated);
     let generated = String::from_utf8(generated).expect("text");
@@ -61,7 +60,7 @@ const COMPILERS: &[&[&str]] = &[
 fn build(compiler: &[&str], source: &Path, folder: &Path) {
     let library = places::dependencies();
     let mut command = Command::new(compiler[0]);
-    command.args(&compiler[1..]).args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-I"]);
+    command.args(&compiler[1..]).args(["-Wall", "-Wextra", "-Wredundant-decls", "-Werror", "-O1", "-g", "-I"]);
     command.arg(folder_of_library().join("include")).arg("-I").arg(places::checkout().join("plugin-api/include"));
     command
         .arg(source)

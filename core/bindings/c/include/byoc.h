@@ -95,18 +95,6 @@ typedef int32_t byoc_element;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// An input or an output of an entry.
-typedef struct {
-  // Its name, in UTF-8. It stays as long as the session is open.
-  const char *name;
-  // The type of its elements, a `byoc_element`.
-  int32_t element;
-  // The number of dimensions.
-  int32_t rank;
-  // The size of each dimension; -1 where the inputs of a run decide it. It stays as long as the session is open.
-  const int64_t *shape;
-} byoc_port;
-
 // How a session is opened. Set `struct_size` to `sizeof(byoc_options)` and everything else to 0, but for what is wished; later
 // versions add fields at the end.
 typedef struct {
@@ -134,6 +122,18 @@ typedef struct {
   size_t setting_count;
 } byoc_options;
 
+// An input or an output of an entry.
+typedef struct {
+  // Its name, in UTF-8. It stays as long as the session is open.
+  const char *name;
+  // The type of its elements, a `byoc_element`.
+  int32_t element;
+  // The number of dimensions.
+  int32_t rank;
+  // The size of each dimension; -1 where the inputs of a run decide it. It stays as long as the session is open.
+  const int64_t *shape;
+} byoc_port;
+
 // A tensor, row-major, in the byte order of x86.
 typedef struct {
   // The elements.
@@ -151,76 +151,6 @@ typedef struct {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
-
-// The code of the last error of this thread, such as `B701`; NULL where there was none. The text stays until the next error.
-const char *byoc_error_code(void);
-
-// The last error of this thread in one line; NULL where there was none. The text stays until the next error.
-const char *byoc_error_message(void);
-
-// What helps against the last error of this thread; NULL where nothing can be said. The text stays until the next error.
-const char *byoc_error_hint(void);
-
-// Writes how many inputs a session takes to `count`.
-//
-// # Safety
-// `count` is NULL, or can be written to.
-byoc_status byoc_input_count(uint64_t session, size_t *count);
-
-// Writes how many outputs a session gives to `count`.
-//
-// # Safety
-// `count` is NULL, or can be written to.
-byoc_status byoc_output_count(uint64_t session, size_t *count);
-
-// Writes what input `index` is to `port`.
-//
-// # Safety
-// `port` is NULL, or can be written to.
-byoc_status byoc_input_port(uint64_t session, size_t index, byoc_port *port);
-
-// Writes what output `index` is to `port`.
-//
-// # Safety
-// `port` is NULL, or can be written to.
-byoc_status byoc_output_port(uint64_t session, size_t index, byoc_port *port);
-
-// Opens the artifact at `path` and writes the number of the session to `session`. The file is mapped: constants are not copied.
-// `options` may be NULL.
-//
-// # Safety
-// `path` is a text, `options` are as they say or NULL, and `session` can be written to.
-byoc_status byoc_open(const char *path,
-                      const byoc_options *options,
-                      uint64_t *session);
-
-// Opens an artifact that is in memory, such as one that was decrypted or is a part of another file, and writes the number of the session to
-// `session`. Nothing is copied: the `length` bytes at `bytes` stay, unchanged, until the session is closed and its last call has ended. They
-// begin at a multiple of 4096, as memory of `mmap` does, so that constants lie where kernels can read them.
-//
-// # Safety
-// `bytes` points to `length` bytes that stay as is said above, `options` are as they say or NULL, and `session` can be written to.
-byoc_status byoc_open_memory(const void *bytes,
-                             size_t length,
-                             const byoc_options *options,
-                             uint64_t *session);
-
-// Closes a session. What it has given is gone with it. A number that is closed already is an error.
-byoc_status byoc_close(uint64_t session);
-
-// Runs a session once, with a tensor for each of its inputs, in their order. They are read where they lie.
-//
-// # Safety
-// `inputs` is an array of `count` tensors, whose pointers point to as much as they say.
-byoc_status byoc_run(uint64_t session, const byoc_array *inputs, size_t count);
-
-// Writes output `index` of the last run to `array`. It is the session's memory: it stays until the session runs again or is closed.
-//
-// # Safety
-// `array` is NULL, or can be written to.
-byoc_status byoc_result(uint64_t session,
-                        size_t index,
-                        byoc_array *array);
 
 // The version of the library, such as `0.1.0`.
 const char *byoc_version(void);
@@ -281,11 +211,14 @@ byoc_status byoc_input_port(uint64_t session, size_t index, byoc_port *port);
 // `port` is NULL, or can be written to.
 byoc_status byoc_output_port(uint64_t session, size_t index, byoc_port *port);
 
-// Runs a session once, with a tensor for each of its inputs, in their order. They are read where they lie.
+// Runs a session once, with a tensor for each of its inputs, in their order. They are read where they lie; a result of the run before
+// may be one of them.
 //
 // # Safety
 // `inputs` is an array of `count` tensors, whose pointers point to as much as they say.
-byoc_status byoc_run(uint64_t session, const byoc_array *inputs, size_t count);
+byoc_status byoc_run(uint64_t session,
+                     const byoc_array *inputs,
+                     size_t count);
 
 // Writes output `index` of the last run to `array`. It is the session's memory: it stays until the session runs again or is closed.
 //

@@ -83,6 +83,7 @@ impl Wishes {
         let device = |name: &String| {
             name.parse::<DeviceName>()
                 .map_err(|cause| Diagnostic::new(Code::Usage, format!("'{name}' is not the name of a device: {cause}")))
+                .map_err(|error| error.hint("A device is called KIND:N, such as cuda:0"))
         };
         let setting = |text: &String| {
             let pair = text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -104,10 +105,7 @@ impl Wishes {
     /// Loads an entry, and gives it a number.
     fn load(self, artifact: Artifact) -> Result<u64> {
         let Wishes { mut load, search, settings } = self;
-        let regions = artifact.manifest().regions.iter();
-        let mut names: Vec<_> = regions.map(|region| region.backend.clone()).collect();
-        names.sort();
-        names.dedup();
+        let names = artifact.manifest().backends();
         let registry = Registry::discover_wanted(&search, &byoc_plugin_api::registered(), &names, None)?;
         let (others, run_options) = registry.part_settings(&settings);
         if let Some((key, _)) = others.first() {
@@ -118,7 +116,7 @@ impl Wishes {
         let ports = |infos: Vec<_>| infos.iter().map(Port::of).collect::<Result<Vec<_>>>();
         let (inputs, outputs) = (ports(session.inputs())?, ports(session.outputs())?);
         let copies = vec![Vec::new(); outputs.len()];
-        let running = Mutex::new(Running { session, shapes: vec![Vec::new(); copies.len()], copies });
+        let running = Mutex::new(Running { session, copies, given: Vec::new() });
         Ok(sessions::add(Open { inputs, outputs, running }))
     }
 }

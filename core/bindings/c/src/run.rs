@@ -1,5 +1,6 @@
 //! Runs, with tensors of the caller's and results of the session's.
 
+use std::borrow::Cow;
 use std::ffi::c_void;
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
@@ -27,7 +28,7 @@ pub struct byoc_array {
 
 /// A tensor of the caller's that was looked at.
 struct Input<'a> {
-    data: &'a [u8],
+    data: Cow<'a, [u8]>,
     dtype: DType,
     shape: &'a [i64],
     strides: Vec<i64>,
@@ -50,16 +51,17 @@ impl Input<'_> {
                 if rank == 0 { &[][..] } else { std::slice::from_raw_parts(tensor.shape, rank) },
             )
         };
-        Ok(Input { data, dtype, shape, strides: contiguous_strides(shape) })
+        Ok(Input { data: Cow::Borrowed(data), dtype, shape, strides: contiguous_strides(shape) })
     }
 
     fn view(&self) -> Result<TensorView<'_>> {
-        TensorView::from_bytes(self.data, self.dtype, self.shape, &self.strides)
+        TensorView::from_bytes(&self.data, self.dtype, self.shape, &self.strides)
             .map_err(|error| Diagnostic::new(Code::BadInput, error.message))
     }
 }
 
-/// Runs a session once, with a tensor for each of its inputs, in their order. They are read where they lie.
+/// Runs a session once, with a tensor for each of its inputs, in their order. They are read where they lie; a result of the run before
+/// may be one of them.
 ///
 /// # Safety
 /// `inputs` is an array of `count` tensors, whose pointers point to as much as they say.
@@ -76,9 +78,8 @@ pub unsafe extern "C" fn byoc_run(session: u64, inputs: *const byoc_array, count
         }
         // SAFETY: as for this function.
         let inputs = (0..count).map(|index| unsafe { Input::read(&*inputs.add(index), index) });
-        let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        let views = inputs.iter().map(Input::view).collect::<Result<Vec<_>>>()?;
-        open.lock()?.session.run(&views)
+        let mut inputs = inputs.collect::<Result<Vec<_>>>()?;
+        open.lock()?.run(&mut inputs)
     })
 }
 
@@ -101,22 +102,36 @@ pub unsafe extern "C" fn byoc_result(session: u64, index: usize, array: *mut byo
 }
 
 impl Running {
-    fn result(&mut self, index: usize) -> Result<byoc_array> {
-        let Running { session, copies, shapes } = self;
-        let view = session.output(index)?;
-        let (copy, shape) = (&mut copies[index], &mut shapes[index]);
-        shape.clear();
-        shape.extend(view.shape());
-        let bytes = match view.as_bytes() {
-            Some(bytes) => bytes,
-            None => {
-                copy.clear();
-                view.for_each_element(|element| copy.extend_from_slice(element));
-                copy
+    fn run(&mut self, inputs: &mut [Input<'_>]) -> Result<()> {
+        let Running { session, copies, given } = self;
+        // A run writes where the results of the last one are, while it may still read its inputs.
+        for input in inputs.iter_mut() {
+            let (start, end) = (input.data.as_ptr().addr(), input.data.as_ptr().addr() + input.data.len());
+            if given.iter().any(|range| start < range.end && range.start < end) {
+                input.data = Cow::Owned(input.data.to_vec());
             }
-        };
-        let rank = i32::try_from(shape.len()).unwrap_or(i32::MAX);
+        }
+        let views = inputs.iter().map(Input::view).collect::<Result<Vec<_>>>()?;
+        given.clear();
+        session.run(&views)?;
+        for (index, copy) in copies.iter_mut().enumerate() {
+            let view = session.output(index)?;
+            copy.clear();
+            match view.as_bytes() {
+                Some(bytes) => given.push(bytes.as_ptr().addr()..bytes.as_ptr().addr() + bytes.len()),
+                None => view.for_each_element(|element| copy.extend_from_slice(element)),
+            }
+            given.push(copy.as_ptr().addr()..copy.as_ptr().addr() + copy.len());
+        }
+        Ok(())
+    }
+
+    /// Only looks: other threads may be reading the same result.
+    fn result(&self, index: usize) -> Result<byoc_array> {
+        let view = self.session.output(index)?;
+        let bytes = view.as_bytes().unwrap_or(&self.copies[index]);
+        let rank = i32::try_from(view.shape().len()).unwrap_or(i32::MAX);
         let element = number(view.dtype()).ok_or_else(|| Diagnostic::new(Code::RunFailed, "an output is of texts"))?;
-        Ok(byoc_array { data: bytes.as_ptr().cast(), bytes: bytes.len(), element, rank, shape: shape.as_ptr() })
+        Ok(byoc_array { data: bytes.as_ptr().cast(), bytes: bytes.len(), element, rank, shape: view.shape().as_ptr() })
     }
 }

@@ -1,6 +1,7 @@
 //! The sessions that are open, by number.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
@@ -23,10 +24,10 @@ pub(crate) struct Open {
 pub(crate) struct Running {
     /// The entry.
     pub(crate) session: Session,
-    /// Copies of outputs that do not lie as C has them.
+    /// Copies of outputs of the last run that do not lie as C has them.
     pub(crate) copies: Vec<Vec<u8>>,
-    /// Their shapes.
-    pub(crate) shapes: Vec<Vec<i64>>,
+    /// Where the elements of the last run's outputs lie, as addresses: what a program may give back as an input.
+    pub(crate) given: Vec<Range<usize>>,
 }
 
 static OPEN: LazyLock<RwLock<HashMap<u64, Arc<Open>>>> = LazyLock::new(RwLock::default);

@@ -46,6 +46,11 @@ const NAMES: [(&str, DType); 25] = [
 /// Where the types of `ml_dtypes` begin in [`NAMES`].
 const OTHERS: usize = 14;
 
+/// Whether the type is one of `ml_dtypes`, not of NumPy.
+fn is_others(dtype: DType) -> bool {
+    NAMES[OTHERS..].iter().any(|(_, known)| *known == dtype)
+}
+
 /// The value of an input.
 pub(crate) enum Value<'py> {
     /// The elements of an array, where they lie.
@@ -112,10 +117,11 @@ fn tensor<'py>(name: &str, dtype: DType, value: &Bound<'py, PyAny>) -> PyResult<
     if dtype == DType::String {
         return texts(name, value).map(|texts| Value::Copied(Given::Tensor(texts)));
     }
-    let array = contiguous(dtype, value)?;
+    let array = contiguous(name, dtype, value)?;
     let found = array.dtype();
     let shape: Vec<i64> = array.shape().iter().map(|&size| size as i64).collect();
-    let is_codes = dtype.is_asked_for() && (found.kind(), found.itemsize()) == (b'u', 1);
+    // Codes of the types that NumPy itself does not have.
+    let is_codes = is_others(dtype) && (found.kind(), found.itemsize()) == (b'u', dtype.unpacked_bytes());
     if dtype_of(&found) != Some(dtype) && !is_codes {
         let message = format!("input '{name}' is {found}, the entry takes {dtype}");
         let wanted = NAMES.iter().find(|(_, known)| *known == dtype).map_or("", |(name, _)| name);
@@ -134,7 +140,7 @@ fn tensor<'py>(name: &str, dtype: DType, value: &Bound<'py, PyAny>) -> PyResult<
 }
 
 /// The value as an array in the order of C. Numbers and lists of them take the type that is wanted; what has a type of its own keeps it.
-fn contiguous<'py>(dtype: DType, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
+fn contiguous<'py>(name: &str, dtype: DType, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
     let py = value.py();
     if let Ok(array) = value.cast::<PyUntypedArray>()
         && array.is_c_contiguous()
@@ -143,21 +149,58 @@ fn contiguous<'py>(dtype: DType, value: &Bound<'py, PyAny>) -> PyResult<Bound<'p
         return Ok(array.clone());
     }
     let numpy = py.import(intern!(py, "numpy"))?;
-    let has_type = value.hasattr(intern!(py, "dtype"))? || value.hasattr(intern!(py, "__dlpack__"))?;
-    let array = match has_type {
-        true => numpy.call_method1(intern!(py, "ascontiguousarray"), (value,))?,
-        false => numpy.call_method1(intern!(py, "ascontiguousarray"), (value, descr(py, dtype)?))?,
+    let array = numpy.call_method1(intern!(py, "asarray"), (value,))?;
+    let array = if has_type(value)? { native(array)? } else { typed(name, dtype, array)? };
+    // In the order of C: that call makes a list of one of a number, so it keeps its shape.
+    let shape = array.getattr(intern!(py, "shape"))?;
+    let array = numpy.call_method1(intern!(py, "ascontiguousarray"), (array,))?;
+    Ok(array.call_method1(intern!(py, "reshape"), (shape,))?.cast_into::<PyUntypedArray>()?)
+}
+
+/// Whether a value says itself which type its elements have.
+fn has_type(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = value.py();
+    for name in [intern!(py, "dtype"), intern!(py, "__array__"), intern!(py, "__dlpack__")] {
+        if value.hasattr(name)? {
+            return Ok(true);
+        }
+    }
+    // What gives a buffer says the type of what is in it.
+    Ok(py.import(intern!(py, "builtins"))?.call_method1(intern!(py, "memoryview"), (value,)).is_ok())
+}
+
+/// Numbers and lists of numbers in the type that is wanted. Errors where that would lose something.
+fn typed<'py>(name: &str, dtype: DType, array: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = array.py();
+    let kind: String = array.getattr(intern!(py, "dtype"))?.getattr(intern!(py, "kind"))?.extract()?;
+    let wanted = descr(py, dtype)?;
+    let takes = match dtype {
+        DType::Bool => "b",
+        DType::C64 | DType::C128 => "iufc",
+        real if real.is_float() || real.is_small_float() => "iuf",
+        _ => "iu",
     };
-    let array = native(array)?;
-    // A number becomes a list of one there.
-    let array = if value.hasattr(intern!(py, "shape"))? {
-        array.call_method1(intern!(py, "reshape"), (value.getattr(intern!(py, "shape"))?,))?
-    } else if has_type || value.try_iter().is_ok() {
-        array
-    } else {
-        array.call_method1(intern!(py, "reshape"), (PyTuple::empty(py),))?
+    let size: usize = array.getattr(intern!(py, "size"))?.extract()?;
+    let converted = array.call_method1(intern!(py, "astype"), (&wanted,));
+    let lost = |found: &str| {
+        let message = format!("input '{name}' is given as a list of {found}, the entry takes {dtype}");
+        bad_input(py, message, "Give an array of that type, made by an astype of your own")
     };
-    Ok(array.cast_into::<PyUntypedArray>()?)
+    if size == 0 {
+        return converted;
+    }
+    if !takes.contains(&kind) {
+        return Err(lost(&array.getattr(intern!(py, "dtype"))?.to_string()));
+    }
+    let converted = converted?;
+    if takes == "iu" {
+        let back = converted.call_method1(intern!(py, "astype"), (array.getattr(intern!(py, "dtype"))?,))?;
+        let same = back.call_method1(intern!(py, "__eq__"), (&array,))?.call_method0(intern!(py, "all"))?;
+        if !same.is_truthy()? {
+            return Err(lost("greater numbers"));
+        }
+    }
+    Ok(converted)
 }
 
 /// The array with its numbers in the byte order of the machine.
@@ -174,14 +217,18 @@ fn native(array: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
 /// The texts of a value, which may be an array of texts, a list of them or one.
 fn texts(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let py = value.py();
-    let array = py.import(intern!(py, "numpy"))?.call_method1(intern!(py, "asarray"), (value,))?;
+    // Of a list each element keeps what it is: as an array of texts they would lose zeros at their ends, and numbers become texts.
+    let numpy = py.import(intern!(py, "numpy"))?;
+    let array = match value.hasattr(intern!(py, "dtype"))? {
+        true => value.clone(),
+        false => numpy.call_method1(intern!(py, "array"), (value, intern!(py, "object")))?,
+    };
     let shape: Vec<i64> = array.getattr(intern!(py, "shape"))?.extract()?;
     let flat = array.call_method0(intern!(py, "ravel"))?.call_method0(intern!(py, "tolist"))?;
     let texts: Vec<String> = flat.extract().map_err(|_| {
-        let found = array.getattr(intern!(py, "dtype")).map(|dtype| dtype.to_string()).unwrap_or_default();
         bad_input(
             py,
-            format!("input '{name}' is {found}, the entry takes texts"),
+            format!("input '{name}' takes texts, and something else is given"),
             "Give texts, as in numpy.array(['a', 'b'])",
         )
     })?;
@@ -214,8 +261,9 @@ fn descr(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyArrayDescr>> {
     if place < OTHERS {
         return PyArrayDescr::new(py, name);
     }
-    match py.import(intern!(py, "ml_dtypes")) {
-        Ok(package) => PyArrayDescr::new(py, package.getattr(name)?),
+    // The package may not be there, or may be older than the type.
+    match py.import(intern!(py, "ml_dtypes")).and_then(|package| package.getattr(name)) {
+        Ok(class) => PyArrayDescr::new(py, class),
         Err(_) => PyArrayDescr::new(py, if dtype == DType::BF16 { "uint16" } else { "uint8" }),
     }
 }
@@ -284,10 +332,10 @@ fn array<'py>(
     }
 }
 
-/// An array of the texts of a tensor.
+/// An array of Python's texts: those of NumPy lose zeros at their ends.
 pub(crate) fn array_of_texts<'py>(py: Python<'py>, shape: &[i64], texts: &[&str]) -> PyResult<Bound<'py, PyAny>> {
     let list = PyList::new(py, texts)?;
     let numpy = py.import(intern!(py, "numpy"))?;
-    let array = numpy.call_method1(intern!(py, "array"), (list, intern!(py, "str")))?;
+    let array = numpy.call_method1(intern!(py, "array"), (list, intern!(py, "object")))?;
     array.call_method1(intern!(py, "reshape"), (PyTuple::new(py, shape)?,))
 }

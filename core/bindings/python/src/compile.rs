@@ -1,16 +1,22 @@
 //! Compiling, and what there is to say of models and artifacts, as JSON.
 
+use std::ffi::CString;
 use std::path::PathBuf;
 
 use byoc_core::artifact::Artifact;
 use byoc_core::compile::{self as compiler, Observer, Policy, Request, Stage};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::onnx::ImportOptions;
+use byoc_core::overwrite::{self, Input};
 use byoc_core::partition::NodeRow;
 use byoc_core::plugin::{Registry, Settings};
-use byoc_tools::dataset::Files;
+use byoc_tools::dataset::{self, Files};
+use byoc_tools::inputs::OpenSizes;
+use byoc_tools::place::{self, Written};
 use byoc_tools::request::{self, Chosen};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
 use serde_json::{Value, json};
 
 use crate::error::raised;
@@ -56,6 +62,16 @@ impl Models {
 }
 
 impl Models {
+    /// The sizes that are given.
+    pub(crate) fn open_sizes(&self) -> OpenSizes {
+        OpenSizes { shapes: self.shapes.clone(), dims: self.dims.clone() }
+    }
+
+    /// The settings of backends' options.
+    pub(crate) fn settings(&self) -> Settings {
+        self.options.clone()
+    }
+
     /// The settings that are about the machine that runs what is compiled already. Errors where there are others, or backends.
     pub(crate) fn run_options(self, registry: &Registry) -> Result<Settings> {
         let usage =
@@ -81,12 +97,9 @@ pub(crate) fn compile(
     output: PathBuf,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let mut watcher = Watcher { progress, raised: None, warnings: Vec::new(), stage: Stage::Onnx };
+    let mut watcher = Watcher::new(progress);
     let compiled = py.detach(|| run(models, wishes, &places, &output, &mut watcher));
-    if let Some(error) = watcher.raised {
-        return Err(error);
-    }
-    let compiled = compiled.map_err(|error| raised(py, error))?;
+    let compiled = watcher.ended(py, compiled)?;
     let warnings: Vec<_> = watcher.warnings.iter().map(ToString::to_string).collect();
     let rows: Vec<_> = compiled.nodes.iter().map(row).collect();
     let ledger = json!(compiled.ledger.rows);
@@ -100,6 +113,12 @@ fn run(
     output: &std::path::Path,
     watcher: &mut Watcher,
 ) -> Result<compiler::Report> {
+    let mut inputs: Vec<_> = models.models.iter().map(|(_, path)| Input::new("a model", path)).collect();
+    inputs.extend(places.files().into_iter().map(|path| Input::new("a plugin", path)));
+    inputs
+        .extend(wishes.dataset.iter().flat_map(|path| dataset::files(path)).map(|path| Input::new("a data set", path)));
+    overwrite::check(&[output], &inputs)?;
+    place::check(Written::Artifact, output)?;
     let (mut request, _) = models.request(places)?;
     request.external_constants = wishes.external_constants;
     request.allow_duplicates = wishes.allow_duplicates;
@@ -110,6 +129,9 @@ fn run(
         let files = Files::find(path, &wishes.mean, &wishes.std)?;
         files.tell(&mut request.backends)?;
         request.calibration = Some(Box::new(files));
+    } else if !wishes.mean.is_empty() || !wishes.std.is_empty() {
+        let error = Diagnostic::new(Code::Usage, "mean and std are for the images of a data set, and none is given");
+        return Err(error.hint("Leave them out, or give dataset"));
     }
     compiler::compile(&request, output, watcher)
 }
@@ -153,8 +175,8 @@ fn row(row: &NodeRow) -> Value {
     })
 }
 
-/// Hands progress to Python, and keeps what Python raises meanwhile: a compile cannot be left half-way.
-struct Watcher {
+/// Hands progress to Python, and ends the compile at the next stage where Python raises meanwhile, or is interrupted.
+pub(crate) struct Watcher {
     progress: Option<Py<PyAny>>,
     raised: Option<PyErr>,
     warnings: Vec<Diagnostic>,
@@ -162,6 +184,29 @@ struct Watcher {
 }
 
 impl Watcher {
+    /// Calls `progress`, if there is one.
+    pub(crate) fn new(progress: Option<Py<PyAny>>) -> Watcher {
+        Watcher { progress, raised: None, warnings: Vec::new(), stage: Stage::Onnx }
+    }
+
+    /// The result, or the exception: what Python raised comes before what byoc says of it.
+    pub(crate) fn ended<T>(&mut self, py: Python<'_>, result: Result<T>) -> PyResult<T> {
+        match self.raised.take() {
+            Some(error) => Err(error),
+            None => result.map_err(|error| raised(py, error)),
+        }
+    }
+
+    /// Gives each warning as one of Python's.
+    pub(crate) fn warn(&self, py: Python<'_>) -> PyResult<()> {
+        static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        for warning in &self.warnings {
+            let text = CString::new(warning.to_string().replace('\0', "?")).unwrap_or_default();
+            PyErr::warn(py, CLASS.import(py, "byoc._errors", "Notice")?, &text, 2)?;
+        }
+        Ok(())
+    }
+
     fn tell(&mut self, done: usize, total: usize, next: &str) {
         let Some(progress) = self.progress.as_ref().filter(|_| self.raised.is_none()) else { return };
         let stage = self.stage.name();
@@ -181,5 +226,15 @@ impl Observer for Watcher {
 
     fn warning(&mut self, warning: &Diagnostic) {
         self.warnings.push(warning.clone());
+    }
+
+    fn go_on(&mut self) -> Result<()> {
+        if self.raised.is_none() {
+            self.raised = Python::attach(|py| py.check_signals()).err();
+        }
+        match &self.raised {
+            Some(_) => Err(Diagnostic::new(Code::Interrupted, "the compile was ended by who called it")),
+            None => Ok(()),
+        }
     }
 }

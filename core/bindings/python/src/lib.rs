@@ -6,6 +6,7 @@ mod compile;
 mod error;
 mod places;
 mod session;
+mod verify;
 
 use pyo3::prelude::*;
 
@@ -21,6 +22,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(compile::compile, module)?)?;
     module.add_function(wrap_pyfunction!(compile::explain, module)?)?;
     module.add_function(wrap_pyfunction!(compile::inspect, module)?)?;
+    module.add_function(wrap_pyfunction!(verify::verify, module)?)?;
     module.add_function(wrap_pyfunction!(places::default_backend, module)?)?;
     Ok(())
 }

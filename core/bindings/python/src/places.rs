@@ -39,6 +39,12 @@ impl Places {
         SearchPath::standard(self.plugins.clone(), self.plugin_dirs.clone())
     }
 
+    /// Every file that may be opened as a plugin.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let search = self.search();
+        search.files.iter().cloned().chain(search.candidates()).chain(search.files_beside()).collect()
+    }
+
     /// Every backend that can be found, for compiling.
     pub(crate) fn for_compiling(&self, wanted: &[String]) -> Result<Registry> {
         let isolation = self.program.clone().map(|program| Isolation {

@@ -1,24 +1,23 @@
 //! A loaded entry, which Python calls with arrays.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use byoc_core::artifact::Artifact;
-use byoc_core::compile::{Silent, compile_unnamed};
+use byoc_core::compile::{Observer, compile_unnamed};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::file_kind::FileKind;
 use byoc_core::runtime::Session as Loaded;
 use byoc_core::runtime::{DeviceName, ListView, LoadOptions, PortInfo};
 use byoc_plugin_api::{DType, Dim, Handle, TensorView};
 use byoc_tools::lists::{Given, Handles};
-use byoc_tools::request::backends_of;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::{MutexExt, PyOnceLock};
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
 use crate::array::{self, Value};
-use crate::compile::Models;
+use crate::compile::{Models, Watcher};
 use crate::error::{bad_input, raised};
 use crate::places::Places;
 
@@ -46,7 +45,7 @@ struct Lender {
 /// How to load, as keyword arguments give it.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Loading {
+pub(crate) struct Loading {
     entry: Option<String>,
     threads: usize,
     devices: Vec<String>,
@@ -58,7 +57,19 @@ struct Loading {
 impl Session {
     #[new]
     fn new(py: Python<'_>, path: PathBuf, models: Models, places: Places, loading: Loading) -> PyResult<Session> {
-        let loaded = py.detach(|| load(path, models, &places, loading)).map_err(|error| raised(py, error))?;
+        let mut watcher = Watcher::new(None);
+        let loaded = py.detach(|| {
+            if !is_model(&path)? && !models.open_sizes().is_empty() {
+                let error = Diagnostic::new(
+                    Code::Usage,
+                    "shapes and dims are for models: sizes of an artifact come with its inputs",
+                );
+                return Err(error.hint("Leave them out"));
+            }
+            load(path, models, &places, loading, &mut watcher)
+        });
+        let loaded = watcher.ended(py, loaded)?;
+        watcher.warn(py)?;
         let (inputs, outputs) = (loaded.inputs(), loaded.outputs());
         Ok(Session { state: Mutex::new(State { loaded, lent: Arc::new(()) }), inputs, outputs })
     }
@@ -81,11 +92,15 @@ impl Session {
         let (py, own) = (slf.py(), slf.get());
         let values = own.values(inputs)?;
         // While another thread runs the session, the interpreter's lock is free.
-        let mut state = own.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        let broken = |_| Diagnostic::new(Code::RunFailed, "an earlier run of this session ended by a defect of byoc");
+        let mut state = own.state.lock_py_attached(py).map_err(|error| raised(py, broken(error)))?;
         if Arc::strong_count(&state.lent) > 1 {
             let message = "arrays of the run before refer to the memory of the session".to_owned();
             return Err(bad_input(py, message, "Delete them before the next run, or leave out copy=False"));
         }
+        // Those of the run before, whose outputs are copied.
+        state.loaded.take_back_texts();
+        state.loaded.forget_lists();
         let handles = values.iter().map(|value| give(value, &mut state.loaded)).collect::<Result<Vec<_>>>();
         let handles = handles.map_err(|error| raised(py, error))?;
         let views: Vec<_> = values
@@ -213,7 +228,19 @@ fn view<'a>(value: &'a Value<'_>, handles: &'a Handles) -> Result<TensorView<'a>
     }
 }
 
-fn load(path: PathBuf, models: Models, places: &Places, loading: Loading) -> Result<Loaded> {
+/// Whether the file is a model, which is compiled first.
+pub(crate) fn is_model(path: &Path) -> Result<bool> {
+    Ok(FileKind::of_file(path)? == FileKind::Model)
+}
+
+/// Loads an entry of an artifact, or of a model, which is compiled into memory first.
+pub(crate) fn load(
+    path: PathBuf,
+    models: Models,
+    places: &Places,
+    loading: Loading,
+    observer: &mut dyn Observer,
+) -> Result<Loaded> {
     let devices = loading.devices.iter().map(|name| {
         name.parse::<DeviceName>().map_err(|cause| {
             Diagnostic::new(Code::Usage, format!("'{name}' is not the name of a device: {cause}"))
@@ -228,13 +255,19 @@ fn load(path: PathBuf, models: Models, places: &Places, loading: Loading) -> Res
         max_iterations: loading.max_iterations,
         ..LoadOptions::default()
     };
-    if FileKind::of_file(&path)? == FileKind::Model {
+    if is_model(&path)? {
+        if options.constants_from.is_some() {
+            let error = Diagnostic::new(Code::Usage, "constants_from is for artifacts, and a model is given");
+            return Err(error.hint("Leave it out"));
+        }
+        let settings = models.settings();
         let (request, registry) = models.request(places)?;
-        let unnamed = compile_unnamed(&request, None, &mut Silent)?;
+        options.run_options = registry.part_settings(&settings).1;
+        let unnamed = compile_unnamed(&request, None, observer)?;
         return Loaded::load(Artifact::from_bytes(&path, unnamed.bytes)?, &registry, &options);
     }
     let artifact = Artifact::open(&path)?;
-    let registry = places.for_running(&backends_of(&artifact))?;
+    let registry = places.for_running(&artifact.manifest().backends())?;
     options.run_options = models.run_options(&registry)?;
     Loaded::load(artifact, &registry, &options)
 }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import array
 import gc
 import os
 import pickle
@@ -116,8 +117,12 @@ class Compiling(Case):
         again = pickle.loads(pickle.dumps(error))
         self.assertEqual((type(again), again.code, again.hint), (byoc.Error, "B303", error.hint))
         self.fails("B402", byoc.compile, product(), self.folder / "x.byoc", require=[("cpu", "Conv*")])
-        with self.assertRaisesRegex(TypeError, "backends is a list of names"):
-            byoc.compile(product(), self.folder / "x.byoc", backends="cpu")
+        for name in ("backends", "plugins", "plugin_dirs"):
+            with self.assertRaisesRegex(TypeError, rf"{name} is a list, such as \['cpu'\]"):
+                byoc.compile(product(), self.folder / "x.byoc", **{name: "cpu"})
+        with self.assertRaisesRegex(ValueError, "external_constants refers to the model's file"):
+            byoc.compile(product(), self.folder / "x.byoc", external_constants=True)
+        self.fails("B901", byoc.compile, product(), self.folder / "x.byoc", mean=[0.5])
         self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_what_a_callback_raises_is_raised(self):
@@ -126,6 +131,19 @@ class Compiling(Case):
 
         with self.assertRaisesRegex(KeyError, "stop"):
             self.compiled(progress=stop)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_nothing_that_is_read_is_written_over(self):
+        model = self.folder / "model.onnx"
+        model.write_bytes(product())
+        plugin = self.folder / "libbyoc_own.so"
+        plugin.write_bytes(b"\x01plugin")
+        notes = self.folder / "notes.txt"
+        notes.write_text("notes")
+        for output, wishes in [(model, {}), (plugin, {"plugins": [plugin]}), (plugin, {"plugin_dirs": [self.folder]}), (notes, {})]:
+            before = output.read_bytes()
+            self.fails("B901", byoc.compile, model, output, **wishes)
+            self.assertEqual(output.read_bytes(), before)
 
     def test_plugins_compile_in_processes_of_their_own(self):
         with mock.patch("byoc._program", return_value=Path(os.environ["BYOC_PROGRAM"])):
@@ -190,6 +208,7 @@ class Running(Case):
         self.fails("B601", byoc.Session, self.folder / "nothing.byoc")
         self.fails("B901", byoc.Session, path, devices=["cuda:x"])
         self.fails("B901", byoc.Session, path, backends=["cpu"])
+        self.fails("B901", byoc.Session, path, dims={"batch": 2})
 
     def damaged(self, path):
         damaged = self.folder / "damaged.byoc"
@@ -237,8 +256,10 @@ class Running(Case):
         text = model([helper.make_node("StringConcat", ["a", "b"], ["y"])], [tensor("a", [2], TensorProto.STRING), tensor("b", [], TensorProto.STRING)], [tensor("y", [2], TensorProto.STRING)])
         session = byoc.Session(self.compiled(text)[0])
         found = session.run({"a": np.array(["x", "ü"]), "b": "!"})["y"]
-        self.assertEqual((found.tolist(), found.dtype.kind), (["x!", "ü!"], "U"))
-        self.assertEqual(self.fails("B701", session.run, {"a": [1, 2], "b": "!"}).message, "input 'a' is int64, the entry takes texts")
+        self.assertEqual((found.tolist(), found.dtype.kind), (["x!", "ü!"], "O"))
+        for wrong in ([1, 2], ["a", 1], np.float32([1, 2])):
+            self.assertEqual(self.fails("B701", session.run, {"a": wrong, "b": "!"}).message, "input 'a' takes texts, and something else is given")
+        self.assertEqual(session.run({"a": ["x\0", "y"], "b": "\0"})["y"].tolist(), ["x\0\0", "y\0"])
         sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [2])
         made = model([helper.make_node("SequenceInsert", ["s", "x"], ["t"]), helper.make_node("SequenceLength", ["t"], ["n"])], [sequence, tensor("x", [2])], [helper.make_tensor_sequence_value_info("t", TensorProto.FLOAT, [2]), tensor("n", [], TensorProto.INT64)])
         session = byoc.Session(self.compiled(made)[0])
@@ -249,11 +270,53 @@ class Running(Case):
         session = byoc.Session(self.compiled(made)[0])
         self.assertEqual([bool(session.run(given)["y"]) for given in ({"o": None}, {}, {"o": [1.0, 2.0]})], [False, False, True])
 
+    def test_what_a_list_would_lose_is_refused(self):
+        def session(code):
+            made = model([helper.make_node("Identity", ["x"], ["y"])], [tensor("x", ["n"], code)], [tensor("y", ["n"], code)])
+            return byoc.Session(self.compiled(made)[0])
+
+        takes = {
+            TensorProto.FLOAT: [[1, 2.5], []], TensorProto.INT64: [[1, -2], [2**40], []], TensorProto.UINT8: [[0, 255]],
+            TensorProto.BOOL: [[True, False]], TensorProto.COMPLEX64: [[1, 2.5, 1j]], TensorProto.BFLOAT16: [[0.5, 2]], TensorProto.INT4: [[-8, 7]],
+        }
+        for code, values in takes.items():
+            for value in values:
+                with self.subTest(code=code, value=value):
+                    self.assertEqual(session(code).run([value])["y"].tolist(), value)
+        refuses = {
+            TensorProto.FLOAT: [[None], ["1.5"], [1j]], TensorProto.INT64: [[1.5], [2.0], [True], np.float64([1])], TensorProto.UINT8: [[256], [-1]],
+            TensorProto.BOOL: [[1], [0.5]], TensorProto.COMPLEX64: [np.zeros(4, np.uint8)], TensorProto.INT4: [[8]],
+            TensorProto.INT32: [array.array("d", [1.0]), memoryview(np.float64([1]))],
+        }
+        for code, values in refuses.items():
+            for value in values:
+                with self.subTest(code=code, value=value):
+                    self.fails("B701", session(code).run, [value])
+        codes = np.uint16([0x3F80])
+        self.assertEqual(session(TensorProto.BFLOAT16).run([codes])["y"].tolist(), [1.0])
+
     def test_numbers_alone(self):
         made = model([helper.make_node("Mul", ["a", "b"], ["y"])], [tensor("a", []), tensor("b", [2])], [tensor("y", [2])])
         session = byoc.Session(self.compiled(made)[0])
         for number in (3, 3.0, np.float32(3), np.array(3, np.float32)):
             np.testing.assert_array_equal(session.run({"a": number, "b": [1, 2]})["y"], [3, 6])
+
+
+class Verifying(Case):
+    def test_outputs_are_compared_with_the_reference(self):
+        (self.folder / "model.onnx").write_bytes(product())
+        path, _ = self.compiled(self.folder / "model.onnx")
+        [found] = byoc.verify(path, self.folder / "model.onnx", dims={"batch": 5})
+        self.assertEqual((found.name, found.dtype, found.shape, found.holds, found.problem), ("y", "f32", (5, 4), True, None))
+        self.assertGreater(found.snr_db, 100)
+        inputs = {"x": np.float32([[1, 2, 3]])}
+        [found] = byoc.verify(path, self.folder / "model.onnx", inputs=inputs, atol=0, rtol=1e-6)
+        self.assertEqual((found.shape, found.holds), ((1, 4), True))
+        (self.folder / "other.onnx").write_bytes(model([helper.make_node("Sigmoid", ["x"], ["y"])], [tensor("x", [1, 3])], [tensor("y", [1, 3])]))
+        [found] = byoc.verify(path, self.folder / "other.onnx", inputs=inputs)
+        self.assertFalse(found.holds)
+        (self.folder / "third.onnx").write_bytes(product(2))
+        self.assertEqual(self.fails("B701", byoc.verify, path, self.folder / "third.onnx", inputs=inputs).hint, "Is it the model that the artifact was compiled from?")
 
 
 class Threads(Case):
@@ -283,12 +346,18 @@ class Threads(Case):
         def resident():
             return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
+        texts = model([helper.make_node("Identity", ["x"], ["y"])], [tensor("x", [2], TensorProto.STRING)], [tensor("y", [2], TensorProto.STRING)])
+        path = self.folder / "texts.byoc"
+        byoc.compile(texts, path)
+        of_texts, long = byoc.Session(path), ["x" * 500] * 2
         for _ in range(500):
             session.run({"x": x})
+            of_texts.run([long])
         before = resident()
         for _ in range(10_000):
             session.run({"x": x})
             session.run({"x": x}, copy=False)
+            of_texts.run([long])
         self.assertLess(resident() - before, 4 << 20)
 
 

@@ -9,6 +9,7 @@ use byoc_plugin_api::Dim;
 
 use super::{OpenSizes, bad};
 use crate::tensor::Tensor;
+use crate::text;
 
 /// The sizes of symbolic dimensions: from `--dim`, and from tensors of files and `--shape`.
 pub(super) fn symbols(
@@ -37,10 +38,17 @@ pub(super) fn symbols(
     }
     let mut open = Vec::new();
     for (port, given) in ports.iter().zip(given) {
-        let from_file = given.as_ref().map(|tensor| tensor.shape().iter().map(|&size| size as usize).collect());
-        let from_flag =
-            || open_sizes.shapes.iter().find(|(name, _)| *name == port.name).map(|(_, shape)| shape.clone());
-        let shape: Option<Vec<usize>> = from_file.or_else(from_flag);
+        let from_file: Option<Vec<usize>> =
+            given.as_ref().map(|tensor| tensor.shape().iter().map(|&size| size as usize).collect());
+        let from_flag = open_sizes.shapes.iter().find(|(name, _)| *name == port.name).map(|(_, shape)| shape.clone());
+        if let (Some(file), Some(flag)) = (&from_file, &from_flag)
+            && file != flag
+        {
+            let (name, file, flag) = (&port.name, text::shape(file), text::shape(flag));
+            return Err(bad(format!("input '{name}' is {file} in its file, and {flag} by --shape"))
+                .hint("Give sizes that agree"));
+        }
+        let shape: Option<Vec<usize>> = from_file.or(from_flag);
         open.extend(port.shape.iter().zip(shape.into_iter().flatten()).map(|(dim, size)| (port, dim, size)));
     }
     bind_all(open, &mut symbols)?;

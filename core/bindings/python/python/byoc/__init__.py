@@ -24,22 +24,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 from . import _native
-from ._errors import Error
+from ._errors import Error, Notice
 from ._native import __version__
-from ._types import Node, Port, Refusal, Report
+from ._types import Comparison, Node, Port, Refusal, Report
 
-__all__ = ["Error", "Node", "Notice", "Port", "Refusal", "Report", "Session", "__version__", "compile", "explain", "inspect"]
+__all__ = ["Comparison", "Error", "Node", "Notice", "Port", "Refusal", "Report", "Session", "__version__", "compile", "explain", "inspect", "verify"]
 
 PathLike = Union[str, "os.PathLike[str]"]
 Models = Union[PathLike, bytes, Mapping[str, Union[PathLike, bytes]]]
 Progress = Callable[[str, int, int, str], object]
 
+_BYTES = (bytes, bytearray, memoryview)
 _CPU = "cpu"
 """What users call the embedded backend for the host."""
-
-
-class Notice(UserWarning):
-    """A warning of byoc."""
 
 
 class Session(_native.Session):
@@ -87,7 +84,7 @@ class Session(_native.Session):
         loading = {
             "entry": entry,
             "threads": threads,
-            "devices": list(devices),
+            "devices": _list("devices", devices),
             "constants_from": constants_from,
             "max_iterations": max_iterations,
         }
@@ -144,10 +141,12 @@ def compile(
     Raises:
         Error: Where the model, the backends or the policy do not allow it.
     """
+    if external_constants and any(isinstance(one, _BYTES) for one in (model.values() if isinstance(model, Mapping) else [model])):
+        raise ValueError("external_constants refers to the model's file, and the model is given as bytes: write it into a file first")
     wishes = {
         "dataset": dataset,
-        "mean": list(mean),
-        "std": list(std),
+        "mean": _list("mean", mean),
+        "std": _list("std", std),
         "external_constants": external_constants,
         "allow_duplicates": allow_duplicates,
         "fallback_on_crash": fallback_on_crash,
@@ -195,6 +194,86 @@ def inspect(path: PathLike) -> dict[str, Any]:
     return json.loads(_native.inspect(path))
 
 
+def verify(
+    path: PathLike,
+    model: PathLike,
+    *,
+    inputs: Mapping[str, Any] | PathLike | None = None,
+    seed: int = 0,
+    atol: float | None = None,
+    rtol: float | None = None,
+    snr: float | None = None,
+    min_cosine: float | None = None,
+    entry: str | None = None,
+    threads: int = 0,
+    devices: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    plugins: Sequence[PathLike] = (),
+    plugin_dirs: Sequence[PathLike] = (),
+) -> list[Comparison]:
+    """Compares the outputs of an artifact with what its model computes by byoc's reference kernels, which are plain and slow.
+
+    Args:
+        path: The artifact, or a model to compile.
+        model: The model that it was compiled from.
+        inputs: Arrays by name, or a file or folder as ``byoc run --input`` takes it; what is not given is random.
+        seed: Of random inputs.
+        atol: Absolute tolerance; by default as much as the type's rounding explains. The same of ``rtol``, which is relative.
+        rtol: See ``atol``.
+        snr: The signal-to-noise ratio in dB that each output of floats must have, in place of the tolerances.
+        min_cosine: The cosine that each output of floats must have with what is expected, in place of the tolerances.
+
+    The others are those of `Session`; `shapes` and `dims` give sizes that the artifact leaves open.
+    """
+    import json
+
+    loading = {"entry": entry, "threads": threads, "devices": _list("devices", devices), "constants_from": None, "max_iterations": None}
+    models = _models([(None, path)], (), options, shapes, dims)
+    comparing = {"model": model, "seed": seed, "atol": atol, "rtol": rtol, "snr": snr, "min_cosine": min_cosine}
+    with _Arrays(inputs) as files:
+        found = _native.verify(path, models, _places(plugins, plugin_dirs), loading, {**comparing, "inputs": files})
+    return [_comparison(row) for row in json.loads(found)]
+
+
+def _comparison(row: Mapping[str, Any]) -> Comparison:
+    fields = {name: row.get(name) for name in Comparison._fields}
+    # Of what is the same there is no noise, and JSON has no infinity.
+    if "snr_db" in row and row["snr_db"] is None:
+        fields["snr_db"] = float("inf")
+    return Comparison(**{**fields, "shape": tuple(row["shape"])})
+
+
+class _Arrays:
+    """Inputs as files."""
+
+    def __init__(self, inputs: Mapping[str, Any] | PathLike | None) -> None:
+        self._temporary: Any = None
+        self._files = [] if inputs is None else [inputs]
+        if isinstance(inputs, Mapping):
+            import tempfile
+            import zipfile
+
+            import numpy
+
+            self._temporary = tempfile.NamedTemporaryFile(suffix=".npz")
+            # As `numpy.savez` does it, which takes some names for arguments of its own.
+            with zipfile.ZipFile(self._temporary, "w") as archive:
+                for name, value in inputs.items():
+                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                        numpy.lib.format.write_array(member, numpy.asarray(value), allow_pickle=False)
+            self._temporary.flush()
+            self._files = [self._temporary.name]
+
+    def __enter__(self) -> list[Any]:
+        return self._files
+
+    def __exit__(self, *_: object) -> None:
+        if self._temporary:
+            self._temporary.close()
+
+
 def _name(backend: str) -> str:
     """The backend that the user means."""
     return _native.default_backend() if backend == _CPU else backend
@@ -207,15 +286,20 @@ def _models(
     shapes: Mapping[str, Sequence[int]] | None,
     dims: Mapping[str, int] | None,
 ) -> dict[str, Any]:
-    if isinstance(backends, str):
-        raise TypeError(f"backends is a list of names, such as [{backends!r}]")
     return {
         "models": list(files),
-        "backends": [_name(backend) for backend in backends],
+        "backends": [_name(backend) for backend in _list("backends", backends)],
         "options": [(_option(key), _setting(value)) for key, value in (options or {}).items()],
         "shapes": [(name, list(shape)) for name, shape in (shapes or {}).items()],
         "dims": list((dims or {}).items()),
     }
+
+
+def _list(name: str, values: Sequence[Any]) -> list[Any]:
+    """The values, which are not one text by mistake."""
+    if isinstance(values, (str, bytes, os.PathLike)):
+        raise TypeError(f"{name} is a list, such as [{values!r}]")
+    return list(values)
 
 
 def _option(key: str) -> str:
@@ -229,7 +313,7 @@ def _setting(value: Any) -> str:
 
 
 def _places(plugins: Sequence[PathLike], plugin_dirs: Sequence[PathLike]) -> dict[str, Any]:
-    return {"plugins": list(plugins), "plugin_dirs": list(plugin_dirs), "program": _program()}
+    return {"plugins": _list("plugins", plugins), "plugin_dirs": _list("plugin_dirs", plugin_dirs), "program": _program()}
 
 
 def _program() -> Path | None:
@@ -237,8 +321,9 @@ def _program() -> Path | None:
     import sysconfig
     from pathlib import Path
 
-    folders = [sysconfig.get_path("scripts"), str(Path(sys.executable).parent)]
-    programs = (Path(folder) / "byoc" for folder in folders if folder)
+    # A program that embeds Python may have no interpreter.
+    beside = str(Path(sys.executable).parent) if sys.executable else None
+    programs = (Path(folder) / "byoc" for folder in (sysconfig.get_path("scripts"), beside) if folder)
     return next((program for program in programs if program.is_file()), None)
 
 
@@ -251,7 +336,7 @@ class _Files:
         self._files = [(name, self._file(one)) for name, one in named]
 
     def _file(self, model: PathLike | bytes) -> PathLike:
-        if not isinstance(model, (bytes, bytearray, memoryview)):
+        if not isinstance(model, _BYTES):
             return model
         import tempfile
 

@@ -1,6 +1,10 @@
-"""The exception of the module."""
+"""The exception of the module, and its warning."""
 
 from __future__ import annotations
+
+
+class Notice(UserWarning):
+    """A warning of byoc."""
 
 
 class Error(Exception):

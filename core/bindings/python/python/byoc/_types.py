@@ -44,6 +44,28 @@ class Node(NamedTuple):
     """Whether it was the call of a function whose nodes stand in its place."""
 
 
+class Comparison(NamedTuple):
+    """An output beside what is expected."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    holds: bool
+    """Whether it is near enough."""
+    max_abs: float
+    """The largest difference."""
+    max_rel: float
+    """The largest difference over what is expected."""
+    snr_db: float | None
+    """The signal-to-noise ratio in dB, of floats; infinite where the two are equal."""
+    cosine: float | None
+    """The cosine of the angle between the two as vectors, of floats."""
+    mismatches: int
+    """Elements that are too far apart."""
+    problem: str | None
+    """What is wrong, where something is."""
+
+
 class Report(NamedTuple):
     """What a compile has made."""
 
