@@ -30,6 +30,7 @@ pub mod diagnostic;
 pub mod file_kind;
 mod map;
 pub mod memory;
+pub mod onnx_types;
 pub mod overwrite;
 pub mod plugin;
 pub mod runtime;

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use byoc_core::onnx_types;
+use byoc_plugin_api::DType;
 use byoc_tests::folder::Folder;
 use byoc_tests::golden::golden;
 use byoc_tests::onnx::small;
@@ -47,6 +49,16 @@ fn generate() -> String {
 #[test]
 fn the_header_is_generated() {
     golden("../../core/bindings/c/include/byoc.h", &generate());
+}
+
+/// The header has a name for the number of every type but texts.
+#[test]
+fn element_types_have_the_numbers_of_onnx() {
+    let header = generate();
+    for dtype in DType::all().filter(|dtype| *dtype != DType::String) {
+        let line = format!("BYOC_{} = {},", dtype.name().to_uppercase(), onnx_types::to_onnx(dtype));
+        assert!(header.lines().any(|found| found.trim() == line), "{line}");
+    }
 }
 
 const COMPILERS: &[&[&str]] = &[

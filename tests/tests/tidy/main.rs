@@ -86,7 +86,7 @@ const LAYERS: &[&[&str]] = &[
     &["ir"],
     &["constants", "dim"],
     &["atomic_file", "overwrite", "file_kind"],
-    &["map", "buffer", "cpu"],
+    &["map", "buffer", "cpu", "onnx_types"],
     &["memory"],
     &["diagnostic"],
 ];

@@ -3,6 +3,7 @@
 use std::ffi::{CString, c_char};
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::onnx_types;
 use byoc_core::runtime::PortInfo;
 use byoc_plugin_api::{DType, Dim};
 
@@ -67,44 +68,15 @@ pub enum byoc_element {
     BYOC_I2 = 26,
 }
 
-/// The numbers, and the types that they stand for.
-const DTYPES: [(byoc_element, DType); 25] = [
-    (byoc_element::BYOC_F32, DType::F32),
-    (byoc_element::BYOC_U8, DType::U8),
-    (byoc_element::BYOC_I8, DType::I8),
-    (byoc_element::BYOC_U16, DType::U16),
-    (byoc_element::BYOC_I16, DType::I16),
-    (byoc_element::BYOC_I32, DType::I32),
-    (byoc_element::BYOC_I64, DType::I64),
-    (byoc_element::BYOC_BOOL, DType::Bool),
-    (byoc_element::BYOC_F16, DType::F16),
-    (byoc_element::BYOC_F64, DType::F64),
-    (byoc_element::BYOC_U32, DType::U32),
-    (byoc_element::BYOC_U64, DType::U64),
-    (byoc_element::BYOC_C64, DType::C64),
-    (byoc_element::BYOC_C128, DType::C128),
-    (byoc_element::BYOC_BF16, DType::BF16),
-    (byoc_element::BYOC_F8E4M3FN, DType::F8E4M3FN),
-    (byoc_element::BYOC_F8E4M3FNUZ, DType::F8E4M3FNUZ),
-    (byoc_element::BYOC_F8E5M2, DType::F8E5M2),
-    (byoc_element::BYOC_F8E5M2FNUZ, DType::F8E5M2FNUZ),
-    (byoc_element::BYOC_U4, DType::U4),
-    (byoc_element::BYOC_I4, DType::I4),
-    (byoc_element::BYOC_F4E2M1, DType::F4E2M1),
-    (byoc_element::BYOC_F8E8M0, DType::F8E8M0),
-    (byoc_element::BYOC_U2, DType::U2),
-    (byoc_element::BYOC_I2, DType::I2),
-];
-
 /// The type of a number of C, which may be any.
 pub(crate) fn dtype(number: i32) -> Result<DType> {
     let unknown = || Diagnostic::new(Code::BadInput, format!("{number} is not an element type of byoc_element"));
-    DTYPES.iter().find(|(known, _)| *known as i32 == number).map(|(_, dtype)| *dtype).ok_or_else(unknown)
+    onnx_types::from_onnx(number.into()).filter(|dtype| *dtype != DType::String).ok_or_else(unknown)
 }
 
 /// The number of a type; `None` for texts.
 pub(crate) fn number(dtype: DType) -> Option<i32> {
-    DTYPES.iter().find(|(_, known)| *known == dtype).map(|(number, _)| *number as i32)
+    (dtype != DType::String).then(|| onnx_types::to_onnx(dtype) as i32)
 }
 
 /// An input or an output of an entry.
