@@ -42,7 +42,7 @@ fn generate() -> String {
     let builder = cbindgen::Builder::new().with_config(config).with_src(folder_of_library().join("src/lib.rs"));
     let mut generated = Vec::new();
     builder.generate().expect("the definitions are C's").write(&mut generated);
-    let generated = String::from_utf8(generated).expect("text");
+    let generated = String::from_utf8(generated).expect("text").replace("// # Safety", "// What must hold:");
     format!("{HEAD}\n{}\n\n{TAIL}", generated.trim())
 }
 

@@ -167,7 +167,7 @@ const char *byoc_error_hint(void);
 // Opens the artifact at `path` and writes the number of the session to `session`. The file is mapped: constants are not copied.
 // `options` may be NULL.
 //
-// # Safety
+// What must hold:
 // `path` is a text, `options` are as they say or NULL, and `session` can be written to.
 byoc_status byoc_open(const char *path,
                       const byoc_options *options,
@@ -177,7 +177,7 @@ byoc_status byoc_open(const char *path,
 // `session`. Nothing is copied: the `length` bytes at `bytes` stay, unchanged, until the session is closed and its last call has ended. They
 // begin at a multiple of 4096, as memory of `mmap` does, so that constants lie where kernels can read them.
 //
-// # Safety
+// What must hold:
 // `bytes` points to `length` bytes that stay as is said above, `options` are as they say or NULL, and `session` can be written to.
 byoc_status byoc_open_memory(const void *bytes,
                              size_t length,
@@ -189,32 +189,32 @@ byoc_status byoc_close(uint64_t session);
 
 // Writes how many inputs a session takes to `count`.
 //
-// # Safety
+// What must hold:
 // `count` is NULL, or can be written to.
 byoc_status byoc_input_count(uint64_t session, size_t *count);
 
 // Writes how many outputs a session gives to `count`.
 //
-// # Safety
+// What must hold:
 // `count` is NULL, or can be written to.
 byoc_status byoc_output_count(uint64_t session, size_t *count);
 
 // Writes what input `index` is to `port`.
 //
-// # Safety
+// What must hold:
 // `port` is NULL, or can be written to.
 byoc_status byoc_input_port(uint64_t session, size_t index, byoc_port *port);
 
 // Writes what output `index` is to `port`.
 //
-// # Safety
+// What must hold:
 // `port` is NULL, or can be written to.
 byoc_status byoc_output_port(uint64_t session, size_t index, byoc_port *port);
 
 // Runs a session once, with a tensor for each of its inputs, in their order. They are read where they lie; a result of the run before
 // may be one of them.
 //
-// # Safety
+// What must hold:
 // `inputs` is an array of `count` tensors, whose pointers point to as much as they say.
 byoc_status byoc_run(uint64_t session,
                      const byoc_array *inputs,
@@ -222,7 +222,7 @@ byoc_status byoc_run(uint64_t session,
 
 // Writes output `index` of the last run to `array`. It is the session's memory: it stays until the session runs again or is closed.
 //
-// # Safety
+// What must hold:
 // `array` is NULL, or can be written to.
 byoc_status byoc_result(uint64_t session,
                         size_t index,
