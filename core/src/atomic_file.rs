@@ -217,6 +217,16 @@ mod tests {
     }
 
     #[test]
+    fn errors_do_not_name_unfinished_files() {
+        let dir = tempfile::tempdir().expect("folder");
+        // It is not there any more, so the unfinished file cannot be made.
+        let gone = dir.path().join("gone");
+        let error = write(&gone.join("out"), b"x").expect_err("no folder").to_string();
+        assert!(error.starts_with(&format!("[B601] cannot write '{}': ", gone.join("out").display())), "{error}");
+        assert!(!error.contains(".byoc-") && !error.contains("at path"), "{error}");
+    }
+
+    #[test]
     fn only_regular_files_are_replaced() {
         let error = write(Path::new("/dev/null"), b"x").expect_err("a device");
         assert_eq!(error.to_string(), "[B601] cannot write '/dev/null': it is not a regular file");
