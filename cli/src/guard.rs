@@ -58,8 +58,7 @@ impl Guard {
 
     /// Adds plugins, those in folders as well, and the lists of those that are allowed.
     pub(crate) fn plugins(self, places: &Plugins) -> Guard {
-        let search = compile_request::search(places);
-        let files = search.files.iter().cloned().chain(search.candidates()).chain(search.files_beside());
+        let files = compile_request::search(places).every_file().into_iter();
         let guard = self.reads_all(files.map(|path| Input::new("a plugin", path)));
         guard.reads_all(allow_lists().into_iter().map(|path| Input::new("a list of allowed plugins", path)))
     }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use tempfile::{Builder, NamedTempFile};
 
-use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::map::{self, dir_of};
+use crate::diagnostic::{Code, Diagnostic, Result, dir_of};
+use crate::map;
 
 /// Writes or replaces a file atomically, with the permissions of any new file.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {

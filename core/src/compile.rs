@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 use self::front_end::FrontEnd;
-pub use self::known_part::nodes_of_unknown;
 pub use self::policy::{Policy, wildcard};
 use crate::artifact::{Contents, Ledger};
 use crate::atomic_file::{Disk, Scratch};
@@ -198,10 +197,17 @@ pub fn compile_until(request: &Request, last: Stage, observer: &mut dyn Observer
 }
 
 /// What `byoc explain` shows: one row for each node, also where no backend takes it, and for each call of a function that
-/// was expanded.
+/// was expanded. Operators that nobody knows are a warning here; then backends are asked about the nodes in front of them.
 pub fn explain(request: &Request, observer: &mut dyn Observer) -> Result<Vec<NodeRow>> {
-    let partitioned = partitioned(request, observer)?;
-    Ok(partition::explain(&partitioned, &request.backends))
+    match partitioned(request, observer) {
+        Ok(partitioned) => Ok(partition::explain(&partitioned, &request.backends)),
+        Err(error) if error.code == Code::UnknownOperator => {
+            let rows = known_part::explain(request)?;
+            observer.warning(&error);
+            Ok(rows)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Writes the region of that symbol as an ONNX model to `output`: what its backend's maker needs to reproduce

@@ -176,9 +176,9 @@ impl Diagnostic {
     }
 }
 
-/// The folder of a path; `.` for a bare name.
-fn dir_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+/// The directory of a file, which need not exist; `.` for a bare name.
+pub fn dir_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Which files of the same kind are where one is not; or that the folder is not there.

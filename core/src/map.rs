@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::diagnostic::{Code, Diagnostic, Result, dir_of};
 
 pub use self::cut::on_cut_files;
 
@@ -32,11 +32,6 @@ pub(crate) fn map_open(file: File, path: &Path) -> Result<Bytes> {
     // mapping; a shortened file ends the process, by SIGBUS or as `on_cut_files` has it.
     let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|error| Diagnostic::io(path, "map", &error))?;
     Ok(Bytes::from_owner(Mapped::new(map, path, file)))
-}
-
-/// The directory of a file, which need not exist; `.` for a bare name.
-pub(crate) fn dir_of(path: &Path) -> &Path {
-    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// The place of the byte at `address` in a file that this process has mapped.

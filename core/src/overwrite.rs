@@ -3,8 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::map::dir_of;
+use crate::diagnostic::{Code, Diagnostic, Result, dir_of};
 
 /// A file that is read.
 #[derive(Clone, Debug, PartialEq, Eq)]

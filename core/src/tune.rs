@@ -8,8 +8,7 @@ use bytes::Bytes;
 
 use crate::artifact::manifest::Chosen;
 use crate::artifact::{Artifact, Contents, Progress, Section, code_sections};
-use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::map::dir_of;
+use crate::diagnostic::{Code, Diagnostic, Result, dir_of};
 use crate::overwrite::{self, Input};
 
 /// The code that was chosen for a region.

@@ -6,9 +6,10 @@ mod summary;
 
 use std::process::ExitCode;
 
-use byoc_core::compile::{Request, explain, nodes_of_unknown};
+use byoc_core::compile::explain;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::partition::NodeRow;
+use byoc_tools::node_rows;
 use serde_json::json;
 
 pub(super) use self::summary::{Region, Summary};
@@ -58,12 +59,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let registry = compile_request::isolated_registry(&args.plugins, &args.backends.backend)?;
     let sources = compile_request::sources(&args.models);
     let request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
-    let rows = explained(&request).map_err(|error| file_kind::of_models(error, &args.models, &args.plugins))?;
+    let rows = explain(&request, &mut Progress::new(None))
+        .map_err(|error| file_kind::of_models(error, &args.models, &args.plugins))?;
     let shown = selected(args, &rows)?;
     let summary = Summary::of(&rows);
     if args.json {
         report::print_json(&json!({
-            "nodes": shown.iter().map(|row| rows::json(row)).collect::<Vec<_>>(),
+            "nodes": shown.iter().map(|row| node_rows::json(row)).collect::<Vec<_>>(),
             "backends": summary.shares,
             "reasons": summary.reasons,
             "regions": summary.regions,
@@ -74,19 +76,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         report::print(&summary.text())?;
     }
     Ok(if summary.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(Code::NoBackend.exit()) })
-}
-
-/// The rows. Of a model with operators that nobody knows there is less to say: that is said.
-pub(super) fn explained(request: &Request) -> Result<Vec<NodeRow>> {
-    let mut progress = Progress::new(None);
-    match explain(request, &mut progress) {
-        Err(error) if error.code == Code::UnknownOperator => {
-            let rows = nodes_of_unknown(request)?;
-            report::warning(&error);
-            Ok(rows)
-        }
-        rows => rows,
-    }
 }
 
 /// The rows that the flags select; all where none does.

@@ -10,9 +10,9 @@ use crate::onnx;
 use crate::partition::{self, NodeRow};
 use crate::plugin::Selected;
 
-/// What `byoc explain` shows of a model with operators that neither core nor a backend of the list knows, for which
-/// [`super::explain`] is an error. Nodes that read nothing of theirs are as in any model.
-pub fn nodes_of_unknown(request: &Request) -> Result<Vec<NodeRow>> {
+/// The rows of a model with operators that neither core nor a backend of the list knows. Nodes that read nothing of theirs are as in
+/// any model.
+pub(super) fn explain(request: &Request) -> Result<Vec<NodeRow>> {
     let known = request.custom_operators();
     let sources: Vec<_> = request.sources.iter().map(|(name, path)| (name.clone(), path.as_path())).collect();
     let model = onnx::import(&sources, &request.import, &CustomOperators::any())?;

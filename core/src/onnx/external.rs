@@ -7,7 +7,7 @@ use bytes::Bytes;
 use indexmap::IndexMap;
 
 use super::proto::StringStringEntryProto;
-use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::diagnostic::{Code, Diagnostic, Result, dir_of};
 use crate::ir::SourceFile;
 use crate::map;
 
@@ -30,7 +30,7 @@ struct Reference {
 impl ExternalFiles {
     /// The files beside `model`.
     pub(super) fn beside(model: &Path, no_mmap: bool) -> ExternalFiles {
-        let dir = map::dir_of(model);
+        let dir = dir_of(model);
         ExternalFiles { dir: dir.to_owned(), no_mmap, open: IndexMap::new() }
     }
 

@@ -59,6 +59,11 @@ impl SearchPath {
         self.beside.as_deref().map(plugin_files).unwrap_or_default()
     }
 
+    /// Every file that may be opened as a plugin.
+    pub fn every_file(&self) -> Vec<PathBuf> {
+        self.files.iter().cloned().chain(self.candidates()).chain(self.files_beside()).collect()
+    }
+
     /// Files in the folders that are named like plugins, in order of folder and then of name.
     pub fn candidates(&self) -> Vec<PathBuf> {
         self.dirs.iter().flat_map(|dir| plugin_files(dir)).collect()

@@ -14,6 +14,7 @@ pub mod fill;
 pub mod inputs;
 pub mod labels;
 pub mod lists;
+pub mod node_rows;
 pub mod npy;
 pub mod npz;
 pub mod outputs;

@@ -98,31 +98,59 @@ impl Array {
     }
 }
 
+/// Types by the names that NumPy has for them, and behind [`OTHERS`] of them the package `ml_dtypes`, where an element has a byte of its own.
+pub const NAMES: [(&str, DType); 25] = [
+    ("float32", DType::F32),
+    ("float64", DType::F64),
+    ("float16", DType::F16),
+    ("int8", DType::I8),
+    ("int16", DType::I16),
+    ("int32", DType::I32),
+    ("int64", DType::I64),
+    ("uint8", DType::U8),
+    ("uint16", DType::U16),
+    ("uint32", DType::U32),
+    ("uint64", DType::U64),
+    ("bool", DType::Bool),
+    ("complex64", DType::C64),
+    ("complex128", DType::C128),
+    ("bfloat16", DType::BF16),
+    ("float8_e4m3fn", DType::F8E4M3FN),
+    ("float8_e4m3fnuz", DType::F8E4M3FNUZ),
+    ("float8_e5m2", DType::F8E5M2),
+    ("float8_e5m2fnuz", DType::F8E5M2FNUZ),
+    ("float8_e8m0fnu", DType::F8E8M0),
+    ("float4_e2m1fn", DType::F4E2M1),
+    ("int4", DType::I4),
+    ("uint4", DType::U4),
+    ("int2", DType::I2),
+    ("uint2", DType::U2),
+];
+
+/// How many of [`NAMES`] are NumPy's own.
+const OTHERS: usize = 14;
+
+/// The name of a type; `None` for texts.
+pub fn name(dtype: DType) -> Option<&'static str> {
+    NAMES.iter().find(|(_, known)| *known == dtype).map(|(name, _)| *name)
+}
+
+/// Whether NumPy itself has the type.
+pub fn is_numpys(dtype: DType) -> bool {
+    NAMES[..OTHERS].iter().any(|(_, known)| *known == dtype)
+}
+
 /// How an array of elements that are called `found` becomes one of `wanted`.
-pub(crate) fn conversion(found: &str, wanted: DType) -> String {
+pub fn conversion(found: &str, wanted: DType) -> String {
     let name = match wanted {
-        DType::String => "U",
-        DType::Bool => "bool",
-        DType::F16 => "float16",
-        DType::F32 => "float32",
-        DType::F64 => "float64",
-        DType::C64 => "complex64",
-        DType::C128 => "complex128",
-        DType::I8 => "int8",
-        DType::I16 => "int16",
-        DType::I32 => "int32",
-        DType::I64 => "int64",
-        DType::U8 => "uint8",
-        DType::U16 => "uint16",
-        DType::U32 => "uint32",
-        DType::U64 => "uint64",
         DType::BF16 => return "Convert it with astype('bfloat16') of the package ml_dtypes".into(),
-        _ => return format!("Give the code of each {wanted} as uint8"),
+        small if small != DType::String && !is_numpys(small) => {
+            return format!("Give the code of each {wanted} as uint8");
+        }
+        wanted => name(wanted).unwrap_or("U"),
     };
-    let cuts = wanted != DType::Bool
-        && wanted.is_number()
-        && !wanted.is_float()
-        && found.trim_start_matches('b').starts_with('f');
+    let is_fraction = found.trim_start_matches('b').starts_with('f');
+    let cuts = is_fraction && wanted != DType::Bool && wanted.is_number() && !wanted.is_float();
     match cuts {
         true => format!(
             "Is it the right array? Fractions are lost where NumPy's astype('{name}') makes whole numbers of it"

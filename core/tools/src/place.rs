@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::diagnostic::{Code, Diagnostic, Result, dir_of};
 use byoc_core::file_kind::FileKind;
 
 /// What is written into a file.
@@ -54,8 +54,8 @@ impl Written {
 
 /// Errors where a file of another kind is in the place of an output, or where its folder is not there.
 pub fn check(written: Written, path: &Path) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if let Some(folder) = folder.filter(|folder| written != Written::TextInFolder && !folder.is_dir()) {
+    let folder = dir_of(path);
+    if written != Written::TextInFolder && !folder.is_dir() {
         let message = format!("cannot write '{}': there is no folder '{}'", path.display(), folder.display());
         return Err(Diagnostic::new(Code::Io, message).hint("Make the folder first, or name another one"));
     }

@@ -59,6 +59,7 @@ fn sample(target: &Target) {
     let mut pool = (target.seeds)();
     let seeds = pool.len();
     let mut random = Rng::with_seed(7);
+    let mut ended = 0;
     for number in 0..SAMPLE {
         let [input, other] = [(); 2].map(|()| &pool[random.usize(..pool.len())]);
         let changed = target
@@ -71,12 +72,16 @@ fn sample(target: &Target) {
             std::fs::write(&file, &changed).expect("a finding can be kept");
             panic!("input {number} of the sample panics; it is kept in {}", file.display());
         };
+        ended += u32::from(valid);
         if valid && pool.len() < POOL {
             pool.push(changed);
         } else if valid {
             pool[random.usize(seeds..POOL)] = changed;
         }
     }
+    // Where nearly everything is refused at its beginning, nothing behind that is tried. Code of regions is refused most often: of 2,000
+    // inputs 77 ran to their end.
+    assert!(ended > SAMPLE / 50, "{ended} of {SAMPLE} inputs ran to their end");
 }
 
 /// Changes a few bytes: one is replaced, goes, or comes.

@@ -1,7 +1,6 @@
-//! A row for each node.
+//! A row for each node, for people.
 
-use byoc_core::partition::{NodeRow, Reason};
-use serde_json::{Value, json};
+use byoc_core::partition::NodeRow;
 
 use super::summary::Summary;
 use crate::report::{Table, Tone};
@@ -26,22 +25,9 @@ pub(super) fn text(rows: &[&NodeRow], summary: &Summary) -> String {
     format!("{}\n{}\n", table.text(), summary.sentence())
 }
 
-/// The same as JSON.
-pub(super) fn json(row: &NodeRow) -> Value {
-    let refused = |(backend, reason): &(String, Reason)| json!({ "backend": backend, "code": reason.code(), "reason": reason.to_string() });
-    json!({
-        "entry": row.entry,
-        "node": row.node,
-        "op": row.op,
-        "backend": row.taken.as_ref().map(|(_, backend)| backend),
-        "region": row.taken.as_ref().map(|(region, _)| region),
-        "refused": row.refused.iter().map(refused).collect::<Vec<_>>(),
-        "expanded": row.expanded,
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use byoc_core::partition::Reason;
     use byoc_plugin_api::RefusalCode;
 
     use super::super::summary::tests::{refused, row};

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use byoc_core::compile::explain;
 use byoc_core::diagnostic::Result;
 use byoc_core::partition::{NodeRow, Reason};
 use serde_json::json;
@@ -9,7 +10,8 @@ use serde_json::json;
 use super::Args;
 use super::layout::places;
 use super::page::{Backend, Node, Page};
-use crate::commands::explain::{Summary, explained};
+use crate::commands::explain::Summary;
+use crate::progress::Progress;
 use crate::{compile_request, report};
 
 /// The page.
@@ -19,7 +21,7 @@ pub(super) fn page(args: &Args) -> Result<Page> {
     let mut request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
     // No file that the model takes weights from is overwritten.
     request.also_written = vec![args.output.clone()];
-    let rows = explained(&request)?;
+    let rows = explain(&request, &mut Progress::new(None))?;
     let summary = Summary::of(&rows);
     let mut page = Page::of(&args.file);
     page.facts = vec![format!("ONNX model, {}", report::count(rows.len(), "node"))];

@@ -5,6 +5,7 @@ use std::ptr;
 use byoc_core::runtime::PortInfo;
 use byoc_plugin_api::{DType, TensorView, contiguous_strides};
 use byoc_tools::lists::Given;
+use byoc_tools::npy;
 use byoc_tools::tensor::Tensor;
 use numpy::npyffi::{self, NPY_ARRAY_CARRAY_RO, npy_intp};
 use numpy::{PY_ARRAY_API, PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
@@ -13,43 +14,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::error::bad_input;
-
-/// Types by NumPy's names; those from `bfloat16` on are of the package `ml_dtypes`, an element in bytes of its own.
-const NAMES: [(&str, DType); 25] = [
-    ("float32", DType::F32),
-    ("float64", DType::F64),
-    ("float16", DType::F16),
-    ("int8", DType::I8),
-    ("int16", DType::I16),
-    ("int32", DType::I32),
-    ("int64", DType::I64),
-    ("uint8", DType::U8),
-    ("uint16", DType::U16),
-    ("uint32", DType::U32),
-    ("uint64", DType::U64),
-    ("bool", DType::Bool),
-    ("complex64", DType::C64),
-    ("complex128", DType::C128),
-    ("bfloat16", DType::BF16),
-    ("float8_e4m3fn", DType::F8E4M3FN),
-    ("float8_e4m3fnuz", DType::F8E4M3FNUZ),
-    ("float8_e5m2", DType::F8E5M2),
-    ("float8_e5m2fnuz", DType::F8E5M2FNUZ),
-    ("float8_e8m0fnu", DType::F8E8M0),
-    ("float4_e2m1fn", DType::F4E2M1),
-    ("int4", DType::I4),
-    ("uint4", DType::U4),
-    ("int2", DType::I2),
-    ("uint2", DType::U2),
-];
-
-/// Where the types of `ml_dtypes` begin in [`NAMES`].
-const OTHERS: usize = 14;
-
-/// Whether the type is one of `ml_dtypes`, not of NumPy.
-fn is_others(dtype: DType) -> bool {
-    NAMES[OTHERS..].iter().any(|(_, known)| *known == dtype)
-}
 
 /// The value of an input.
 pub(crate) enum Value<'py> {
@@ -85,10 +49,7 @@ impl Borrowed<'_> {
 /// The value for an input.
 pub(crate) fn given<'py>(port: &PortInfo, value: &Bound<'py, PyAny>) -> PyResult<Value<'py>> {
     let Some(list) = &port.list else {
-        return match tensor(&port.name, port.dtype, value)? {
-            Value::Copied(copied) => Ok(Value::Copied(copied)),
-            array => Ok(array),
-        };
+        return tensor(&port.name, port.dtype, value);
     };
     if value.is_none() {
         return Ok(Value::Copied(Given::Nothing));
@@ -121,11 +82,10 @@ fn tensor<'py>(name: &str, dtype: DType, value: &Bound<'py, PyAny>) -> PyResult<
     let found = array.dtype();
     let shape: Vec<i64> = array.shape().iter().map(|&size| size as i64).collect();
     // Codes of the types that NumPy itself does not have.
-    let is_codes = is_others(dtype) && (found.kind(), found.itemsize()) == (b'u', dtype.unpacked_bytes());
+    let is_codes = !npy::is_numpys(dtype) && (found.kind(), found.itemsize()) == (b'u', dtype.unpacked_bytes());
     if dtype_of(&found) != Some(dtype) && !is_codes {
         let message = format!("input '{name}' is {found}, the entry takes {dtype}");
-        let wanted = NAMES.iter().find(|(_, known)| *known == dtype).map_or("", |(name, _)| name);
-        return Err(bad_input(py, message, &format!("Convert it with astype('{wanted}')")));
+        return Err(bad_input(py, message, &npy::conversion(&found.to_string(), dtype)));
     }
     let strides = contiguous_strides(&shape);
     if !dtype.shares_bytes() {
@@ -193,14 +153,20 @@ fn typed<'py>(name: &str, dtype: DType, array: Bound<'py, PyAny>) -> PyResult<Bo
         return Err(lost(&array.getattr(intern!(py, "dtype"))?.to_string()));
     }
     let converted = converted?;
-    if takes == "iu" {
-        let back = converted.call_method1(intern!(py, "astype"), (array.getattr(intern!(py, "dtype"))?,))?;
-        let same = back.call_method1(intern!(py, "__eq__"), (&array,))?.call_method0(intern!(py, "all"))?;
-        if !same.is_truthy()? {
-            return Err(lost("greater numbers"));
+    let all = |same: Bound<'py, PyAny>| same.call_method0(intern!(py, "all"))?.is_truthy();
+    let kept = match takes {
+        "iu" => {
+            let back = converted.call_method1(intern!(py, "astype"), (array.getattr(intern!(py, "dtype"))?,))?;
+            all(back.call_method1(intern!(py, "__eq__"), (&array,))?)?
         }
-    }
-    Ok(converted)
+        // Rounding is what floats are for; becoming infinite is not.
+        "iuf" => {
+            let isfinite = py.import(intern!(py, "numpy"))?.getattr(intern!(py, "isfinite"))?;
+            all(isfinite.call1((&converted,))?.call_method1(intern!(py, "__eq__"), (isfinite.call1((&array,))?,))?)?
+        }
+        _ => true,
+    };
+    if kept { Ok(converted) } else { Err(lost("numbers beyond its range")) }
 }
 
 /// The array with its numbers in the byte order of the machine.
@@ -249,16 +215,15 @@ fn dtype_of(found: &Bound<'_, PyArrayDescr>) -> Option<DType> {
         (b'b', 1) => DType::Bool,
         _ => {
             let name = found.to_string();
-            NAMES.iter().find(|(known, _)| *known == name)?.1
+            npy::NAMES.iter().find(|(known, _)| *known == name)?.1
         }
     })
 }
 
 /// NumPy's type for elements; for those of `ml_dtypes`, if that package is not there, unsigned numbers of the same size.
 fn descr(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyArrayDescr>> {
-    let place = NAMES.iter().position(|(_, known)| *known == dtype);
-    let (place, name) = place.map_or((0, "uint8"), |place| (place, NAMES[place].0));
-    if place < OTHERS {
+    let name = npy::name(dtype).unwrap_or("uint8");
+    if npy::is_numpys(dtype) {
         return PyArrayDescr::new(py, name);
     }
     // The package may not be there, or may be older than the type.

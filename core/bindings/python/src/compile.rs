@@ -8,10 +8,10 @@ use byoc_core::compile::{self as compiler, Observer, Policy, Request, Stage};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::onnx::ImportOptions;
 use byoc_core::overwrite::{self, Input};
-use byoc_core::partition::NodeRow;
-use byoc_core::plugin::{Registry, Settings};
+use byoc_core::plugin::{Registry, Settings, allow_lists};
 use byoc_tools::dataset::{self, Files};
 use byoc_tools::inputs::OpenSizes;
+use byoc_tools::node_rows;
 use byoc_tools::place::{self, Written};
 use byoc_tools::request::{self, Chosen};
 use pyo3::prelude::*;
@@ -100,8 +100,9 @@ pub(crate) fn compile(
     let mut watcher = Watcher::new(progress);
     let compiled = py.detach(|| run(models, wishes, &places, &output, &mut watcher));
     let compiled = watcher.ended(py, compiled)?;
+    watcher.warn(py)?;
     let warnings: Vec<_> = watcher.warnings.iter().map(ToString::to_string).collect();
-    let rows: Vec<_> = compiled.nodes.iter().map(row).collect();
+    let rows: Vec<_> = compiled.nodes.iter().map(node_rows::json).collect();
     let ledger = json!(compiled.ledger.rows);
     Ok(json!({ "bytes": compiled.file_bytes, "nodes": rows, "ledger": ledger, "warnings": warnings }).to_string())
 }
@@ -114,7 +115,8 @@ fn run(
     watcher: &mut Watcher,
 ) -> Result<compiler::Report> {
     let mut inputs: Vec<_> = models.models.iter().map(|(_, path)| Input::new("a model", path)).collect();
-    inputs.extend(places.files().into_iter().map(|path| Input::new("a plugin", path)));
+    inputs.extend(places.search().every_file().into_iter().map(|path| Input::new("a plugin", path)));
+    inputs.extend(allow_lists().into_iter().map(|path| Input::new("a list of allowed plugins", path)));
     inputs
         .extend(wishes.dataset.iter().flat_map(|path| dataset::files(path)).map(|path| Input::new("a data set", path)));
     overwrite::check(&[output], &inputs)?;
@@ -139,15 +141,14 @@ fn run(
 /// One row of JSON for each node: who takes it, and why others do not.
 #[pyfunction]
 pub(crate) fn explain(py: Python<'_>, models: Models, places: Places) -> PyResult<String> {
+    let mut watcher = Watcher::new(None);
     let explained = py.detach(|| {
         let (request, _) = models.request(&places)?;
-        match compiler::explain(&request, &mut compiler::Silent) {
-            Err(error) if error.code == Code::UnknownOperator => compiler::nodes_of_unknown(&request),
-            rows => rows,
-        }
+        compiler::explain(&request, &mut watcher)
     });
-    let rows = explained.map_err(|error| raised(py, error))?;
-    Ok(Value::from(rows.iter().map(row).collect::<Vec<_>>()).to_string())
+    let rows = watcher.ended(py, explained)?;
+    watcher.warn(py)?;
+    Ok(Value::from(rows.iter().map(node_rows::json).collect::<Vec<_>>()).to_string())
 }
 
 /// What the artifact at `path` says of itself, as JSON.
@@ -157,22 +158,6 @@ pub(crate) fn inspect(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     let mut about = json!(artifact.manifest());
     about["bytes"] = json!(artifact.size());
     Ok(about.to_string())
-}
-
-fn row(row: &NodeRow) -> Value {
-    let refused = row
-        .refused
-        .iter()
-        .map(|(backend, reason)| json!({ "backend": backend, "code": reason.code(), "reason": reason.to_string() }));
-    json!({
-        "entry": row.entry,
-        "node": row.node,
-        "op": row.op,
-        "backend": row.taken.as_ref().map(|(_, backend)| backend),
-        "region": row.taken.as_ref().map(|(region, _)| region),
-        "refused": refused.collect::<Vec<_>>(),
-        "expanded": row.expanded,
-    })
 }
 
 /// Hands progress to Python, and ends the compile at the next stage where Python raises meanwhile, or is interrupted.

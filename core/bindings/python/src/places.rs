@@ -35,14 +35,9 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    fn search(&self) -> SearchPath {
+    /// Where plugins are looked for.
+    pub(crate) fn search(&self) -> SearchPath {
         SearchPath::standard(self.plugins.clone(), self.plugin_dirs.clone())
-    }
-
-    /// Every file that may be opened as a plugin.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let search = self.search();
-        search.files.iter().cloned().chain(search.candidates()).chain(search.files_beside()).collect()
     }
 
     /// Every backend that can be found, for compiling.

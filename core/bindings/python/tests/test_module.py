@@ -98,6 +98,9 @@ class Compiling(Case):
     def test_nodes_are_explained(self):
         nodes = byoc.explain(product(2), backends=["kendryte", "cpu"])
         self.assertEqual([node.backend for node in nodes], ["json", "json"])
+        unknown = model([helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Swirl", ["a"], ["y"])], [tensor("x", [2])], [tensor("y", [2])])
+        with self.assertWarnsRegex(byoc.Notice, r"^\[B102\]"):
+            self.assertEqual([node.backend for node in byoc.explain(unknown)], ["json", None])
         refusal = nodes[1].refused[0]
         self.assertEqual((refusal.backend, refusal.code), ("kendryte", "region_start"))
 
@@ -196,7 +199,7 @@ class Running(Case):
         path, _ = self.compiled()
         session = byoc.Session(path)
         error = self.fails("B701", session.run, {"x": np.ones((1, 3))})
-        self.assertEqual((error.message, error.hint), ("input 'x' is float64, the entry takes f32", "Convert it with astype('float32')"))
+        self.assertEqual((error.message, error.hint), ("input 'x' is float64, the entry takes f32", "Convert it with NumPy's astype('float32')"))
         self.assertEqual(self.fails("B701", session.run, {}).message, "input 'x' is not given")
         error = self.fails("B701", session.run, {"x": np.ones((1, 3), np.float32), "z": 1})
         self.assertEqual((error.message, error.hint), ("there is no input 'z'", "The inputs are: x"))
@@ -284,7 +287,7 @@ class Running(Case):
                 with self.subTest(code=code, value=value):
                     self.assertEqual(session(code).run([value])["y"].tolist(), value)
         refuses = {
-            TensorProto.FLOAT: [[None], ["1.5"], [1j]], TensorProto.INT64: [[1.5], [2.0], [True], np.float64([1])], TensorProto.UINT8: [[256], [-1]],
+            TensorProto.FLOAT: [[None], ["1.5"], [1j], [1e300]], TensorProto.FLOAT16: [[70000]], TensorProto.INT64: [[1.5], [2.0], [True], np.float64([1])], TensorProto.UINT8: [[256], [-1]],
             TensorProto.BOOL: [[1], [0.5]], TensorProto.COMPLEX64: [np.zeros(4, np.uint8)], TensorProto.INT4: [[8]],
             TensorProto.INT32: [array.array("d", [1.0]), memoryview(np.float64([1]))],
         }

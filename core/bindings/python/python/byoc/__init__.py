@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
@@ -162,8 +161,6 @@ def compile(
         models = _models(files, backends, options, shapes, dims)
         made = json.loads(_native.compile(models, wishes, _places(plugins, plugin_dirs), output, progress))
     seconds = time.perf_counter() - start
-    for text in made["warnings"]:
-        warnings.warn(text, Notice, stacklevel=2)
     nodes = tuple(map(_node, made["nodes"]))
     return Report(Path(output), made["bytes"], seconds, nodes, tuple(made["ledger"]), tuple(made["warnings"]))
 
