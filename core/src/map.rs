@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use crate::diagnostic::{Code, Diagnostic, Result, dir_of};
+use crate::diagnostic::{Code, Diagnostic, Result};
 
 pub use self::cut::on_cut_files;
 
@@ -111,7 +111,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Bytes> {
 /// the file by, and what a new file would take.
 #[cfg(feature = "compiler")]
 pub(crate) fn real_place(path: &Path) -> Result<std::path::PathBuf> {
-    let dir = dir_of(path);
+    let dir = crate::diagnostic::dir_of(path);
     let dir = dir.canonicalize().map_err(|error| Diagnostic::io(dir, "find", &error))?;
     let name = path.file_name();
     name.map(|name| dir.join(name))
