@@ -14,9 +14,6 @@ use byoc_tools::request::{self, Chosen};
 use crate::args::{Backends, ModelArg, Plugins, Shapes};
 use crate::{embed, report};
 
-/// The argument that makes this program a worker. No user writes it.
-pub(crate) const WORKER: &str = "__worker";
-
 /// The backends of these names, in this process: for what is to be run. No plugin is opened that is not needed for them.
 pub(crate) fn registry_of(places: &Plugins, names: &[String]) -> Result<Registry> {
     Registry::discover_wanted(&search(places), &embed::backends(), names, None)
@@ -90,12 +87,12 @@ fn isolation(places: &Plugins) -> Result<Option<Isolation>> {
         return Ok(None);
     }
     let program = std::env::current_exe();
+    let program = program.map_err(|error| Diagnostic::io(Path::new("byoc"), "find the program", &error))?;
     Ok(Some(Isolation {
-        program: program.map_err(|error| Diagnostic::io(Path::new("byoc"), "find the program", &error))?,
-        arguments: vec![WORKER.into()],
         time: Duration::from_secs(places.plugin_timeout),
         memory: places.plugin_memory << 20,
         output: places.plugin_output << 20,
+        ..Isolation::by(program)
     }))
 }
 

@@ -24,9 +24,7 @@ use byoc_core::diagnostic::Diagnostic;
 
 fn main() -> ExitCode {
     cut_file::watch();
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == compile_request::WORKER) {
-        byoc_core::plugin::serve();
-    }
+    byoc_core::plugin::serve_where_asked();
     // Its message is part of the one-line error.
     byoc_core::plugin::quiet_panics();
     if std::env::args_os().any(|argument| argument == "--json") {

@@ -17,4 +17,4 @@ pub use registry::{
     Origin, PluginFile, Refused, Registered, Registry, Selected, Settings, Shadowed, digest, embedded, plugin_files,
 };
 pub use search::SearchPath;
-pub use worker::{Group, Isolation, OutputBudget, end_process, end_with_parent, limit_memory, serve};
+pub use worker::{Group, Isolation, OutputBudget, end_process, end_with_parent, limit_memory, serve_where_asked};

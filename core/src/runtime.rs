@@ -18,6 +18,6 @@ pub use copies::{PlannedCopy, planned_copies};
 pub use device::{Device, DeviceName, OpenedDomain, UnopenedDomain, open_domain};
 pub use open::{Opened, open_by_content, open_file, open_region};
 pub use session::{
-    CopyTime, DeviceUse, ListView, LoadOptions, MadeList, PortIndex, PortInfo, Queueing, RegionTime, Session,
-    SingleCalls, SingleRegion, Span, SpanKind, StepTime, Trial, select_entry,
+    CopyTime, DeviceUse, ListView, LoadOptions, MadeList, OutputBuffer, PortIndex, PortInfo, Queueing, RegionTime,
+    Session, SingleCalls, SingleRegion, Span, SpanKind, StepTime, Trial, select_entry,
 };

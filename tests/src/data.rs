@@ -23,6 +23,13 @@ pub fn python() -> Needed<PathBuf> {
     once(&KNOWN, || Ok(make_environment("python", "requirements.txt", &[])?.join("bin/python")))
 }
 
+/// The Python interpreter of an environment that has the packages of `tests/python/examples.txt`: what the examples for Python use, and
+/// the checker of its types.
+pub fn examples() -> Needed<PathBuf> {
+    static KNOWN: Mutex<Option<Needed<PathBuf>>> = Mutex::new(None);
+    once(&KNOWN, || Ok(make_environment("examples", "examples.txt", &[])?.join("bin/python")))
+}
+
 /// The folder `nvidia` among the packages of an environment that has those of `tests/python/nvrtc.txt`: NVIDIA's
 /// compiler and its headers, 102 MiB to download.
 pub fn nvidia() -> Needed<PathBuf> {

@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::embed;
+use byoc_tools::request;
 
-/// What users call the backend for the host.
-const CPU: &str = "cpu";
+use crate::embed;
 
 /// A model file, with the name of its entry where the user gives one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,12 +28,9 @@ pub(crate) fn backend_option(text: &str) -> Result<(String, String), String> {
     Ok((key, value.into()))
 }
 
-/// Parses the name of a backend: [`CPU`] is the embedded one for the host, whatever it is called.
+/// Parses the name of a backend.
 pub(crate) fn backend(text: &str) -> Result<String, String> {
-    match text {
-        CPU => embed::default_backend().map_err(|error| error.message),
-        name => Ok(name.to_owned()),
-    }
+    request::backend_named(text, &embed::backends()).map_err(|error| error.message)
 }
 
 /// Parses one `--require` into (backend, operator pattern).

@@ -6,6 +6,7 @@ mod file;
 mod filling;
 mod given_lists;
 mod held;
+mod into;
 mod introspect;
 mod iterations;
 mod later;
@@ -34,6 +35,7 @@ use crate::artifact::Artifact;
 use crate::artifact::manifest::Entry;
 use crate::diagnostic::{Code, Diagnostic, Result};
 pub use given_lists::{ListView, MadeList};
+pub use into::OutputBuffer;
 pub use introspect::{CopyTime, DeviceUse, PortIndex, PortInfo, RegionTime, Span, SpanKind, StepTime};
 use later::Later;
 pub use load::{LoadOptions, Queueing, select_entry};
@@ -73,6 +75,8 @@ pub struct Session {
     queueing: Queueing,
     /// What its values are handles of.
     tables: Tables,
+    /// The outputs that the last run wrote to memory of the caller's.
+    elsewhere: Vec<usize>,
     _artifact: Option<Artifact>,
 }
 
@@ -234,8 +238,16 @@ impl Session {
         Ok(())
     }
 
-    /// An output of the last run. Errors when there was none.
+    /// An output of the last run. Errors when there was none, or when it was written to memory of the caller's.
     pub fn output(&self, index: usize) -> Result<TensorView<'_>> {
+        if self.elsewhere.contains(&index) {
+            let message = format!("output '{}' was written to memory of the caller's", self.outputs()[index].name);
+            return Err(Diagnostic::new(Code::RunFailed, message).hint("Read it there"));
+        }
+        self.output_here(index)
+    }
+
+    fn output_here(&self, index: usize) -> Result<TensorView<'_>> {
         match &self.later {
             Some(later) => later.output(self, index),
             None => self.own_output(index),

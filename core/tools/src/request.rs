@@ -12,6 +12,9 @@ use byoc_plugin_api::{Backend, OptionKind};
 /// The backends that are part of a program.
 pub type Embedded<'a> = &'a [&'static dyn Backend];
 
+/// What users call the embedded backend for the host.
+const CPU: &str = "cpu";
+
 /// A choice that a host backend offers for its option `kernels` when it has plain kernels to compare with.
 const REFERENCE: (&str, &str) = ("kernels", "reference");
 
@@ -30,6 +33,14 @@ pub fn default_backend(embedded: Embedded<'_>) -> Result<String> {
     let none =
         || Diagnostic::new(Code::UnknownBackend, "this byoc has no host backend").hint("Name one with --backend");
     host.map(|description| description.name).ok_or_else(none)
+}
+
+/// The backend that a user means by a name: `cpu` is the embedded one for the host, whatever it is called.
+pub fn backend_named(name: &str, embedded: Embedded<'_>) -> Result<String> {
+    match name {
+        CPU => default_backend(embedded),
+        name => Ok(name.to_owned()),
+    }
 }
 
 /// The backend that has reference kernels, with the setting that chooses them, as (`backend.key`, value).

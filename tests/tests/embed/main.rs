@@ -89,7 +89,9 @@ fn run(folder: &Folder, arguments: &[&str]) -> Outcome {
     let mut command = Command::new(folder.path().join("program"));
     byoc_tests::program::isolate(&mut command);
     // Memory of the library's lives as long as the process.
-    command.env("ASAN_OPTIONS", "detect_leaks=0").args(arguments).current_dir(folder.path());
+    command.env("ASAN_OPTIONS", "detect_leaks=0");
+    // The library is not compiled with it, so that its locks are not seen.
+    command.env("TSAN_OPTIONS", "ignore_noninstrumented_modules=1").args(arguments).current_dir(folder.path());
     outcome(&mut command)
 }
 
@@ -111,13 +113,63 @@ fn the_example_runs_in_c_and_cpp() {
     assert_eq!((failed.code, failed.stderr.as_str()), (Some(1), message));
 }
 
+/// A program of CMake's that uses the installed library.
+const PROJECT: &str = "cmake_minimum_required(VERSION 3.10)\nproject(example C)\nfind_package(byoc VERSION REQUIRED)\n\
+    add_executable(program run.c)\ntarget_link_libraries(program byoc::byoc)\n";
+
+#[test]
+fn what_is_installed_is_found_by_pkg_config_and_cmake() {
+    let folder = Folder::compiled(small());
+    let prefix = folder.path().join("installed");
+    let script = folder_of_library().join("install.sh");
+    let installed =
+        outcome(Command::new("bash").arg(script).arg(&prefix).arg(places::dependencies().join("libbyoc.so")));
+    assert_eq!((installed.code, installed.stderr.as_str()), (Some(0), ""));
+    // What is installed may be moved.
+    let moved = folder.path().join("moved");
+    std::fs::rename(&prefix, &moved).expect("the folder is ours");
+    let expected = {
+        build(COMPILERS[0], &places::checkout().join("docs/examples/run.c"), folder.path());
+        run(&folder, &["model.byoc"]).success().to_owned()
+    };
+
+    let tell = |what: &[&str]| {
+        let mut command = Command::new("pkg-config");
+        outcome(command.env("PKG_CONFIG_PATH", moved.join("lib/pkgconfig")).args(what).arg("byoc")).success().to_owned()
+    };
+    assert_eq!(tell(&["--modversion"]).trim(), env!("CARGO_PKG_VERSION"));
+    let flags = tell(&["--cflags", "--libs"]);
+    let mut compiler = Command::new("cc");
+    compiler.arg(places::checkout().join("docs/examples/run.c")).args(flags.split_whitespace());
+    compiler.arg(format!("-Wl,-rpath,{}", moved.join("lib").display())).arg("-o").arg(folder.path().join("program"));
+    assert_eq!(outcome(&mut compiler).success(), "");
+    assert_eq!(run(&folder, &["model.byoc"]).success(), expected);
+
+    let project = folder.path().join("project");
+    std::fs::create_dir(&project).expect("the folder is ours");
+    places::copy_into(&project, &places::checkout().join("docs/examples/run.c"), "run.c");
+    let cmake = |version: &str| {
+        places::write(&project, "CMakeLists.txt", PROJECT.replace("VERSION REQUIRED", &format!("{version} REQUIRED")));
+        let mut command = Command::new("cmake");
+        command.arg("-S").arg(&project).arg("-B").arg(project.join("build"));
+        outcome(command.arg(format!("-DCMAKE_PREFIX_PATH={}", moved.display())))
+    };
+    assert!(cmake("99.0").stderr.contains("byoc-config.cmake, version: 0.1.0"), "{:?}", cmake("99.0"));
+    cmake("0.1").success();
+    outcome(Command::new("cmake").arg("--build").arg(project.join("build"))).success();
+    std::fs::rename(project.join("build/program"), folder.path().join("program")).expect("it was built");
+    assert_eq!(run(&folder, &["model.byoc"]).success(), expected);
+}
+
 #[test]
 fn misuse_is_a_code_and_threads_take_turns() {
     let folder = Folder::compiled(small());
     let source = places::checkout().join("tests/tests/embed/misuse.c");
     let plain: &[&str] = &["cc", "-std=c11", "-D_GNU_SOURCE"];
     let sanitized: &[&str] = &["cc", "-std=c11", "-D_GNU_SOURCE", "-fsanitize=address,undefined"];
-    for compiler in [plain, sanitized] {
+    // Of the library it sees nothing: what threads of the program itself do with what the library gives.
+    let threads: &[&str] = &["cc", "-std=c11", "-D_GNU_SOURCE", "-fsanitize=thread"];
+    for compiler in [plain, sanitized, threads] {
         build(compiler, &source, folder.path());
         let found = run(&folder, &["model.byoc", "model.onnx"]);
         assert!(found.success().starts_with("0 wrong"), "{compiler:?}: {found:?}");

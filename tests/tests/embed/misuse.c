@@ -66,6 +66,23 @@ static void *work(void *path) {
     return NULL;
 }
 
+/* An artifact that a function reads, and how it is to fail. */
+struct source {
+    const char *bytes;
+    uint64_t next;
+    int fails;
+};
+
+static int read_source(void *user, uint64_t offset, void *buffer, size_t size) {
+    struct source *source = (struct source *)user;
+    if (source->fails || offset != source->next) {
+        return 5;
+    }
+    memcpy(buffer, source->bytes + offset, size);
+    source->next += size;
+    return 0;
+}
+
 static uint64_t shared;
 
 /* Turns at one session; the result is not looked at, since another thread may run. */
@@ -188,6 +205,23 @@ int main(int count, char **arguments) {
             wrong++;
         }
         WORKS(byoc_close(other));
+        {
+            struct source source = {bytes, 0, 0}, failing = {bytes, 0, 1};
+            FAILS("B901", byoc_open_with(NULL, &source, length, NULL, &other));
+            FAILS("B901", byoc_open_with(read_source, &source, length, NULL, NULL));
+            FAILS("B601", byoc_open_with(read_source, &failing, length, NULL, &other));
+            FAILS("B602", byoc_open_with(read_source, &source, 0, NULL, &other));
+            FAILS("B601", byoc_open_with(read_source, &source, SIZE_MAX, NULL, &other));
+            WORKS(byoc_open_with(read_source, &source, length, NULL, &other));
+            if (source.next != length) {
+                wrong++;
+            }
+            WORKS(byoc_run(other, &array, 1));
+            if (sum(other) != expected) {
+                wrong++;
+            }
+            WORKS(byoc_close(other));
+        }
         free(bytes);
     }
     for (index = 0; index < 4; index++) {

@@ -3,3 +3,4 @@
 mod conformance;
 mod first_hour;
 mod guide;
+mod packages;

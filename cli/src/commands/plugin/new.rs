@@ -23,7 +23,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Where the crate takes byoc-plugin-api from: a folder that holds it, or a version of it in a registry [default: its
-    /// sources, which are written into the project's folder `api`]
+    /// sources, which are written into the project's folder `api`; the registry, where this program is from one]
     #[arg(long, value_name = "PATH|VERSION")]
     api: Option<String>,
 }
@@ -107,13 +107,17 @@ fn own_version() -> &'static str {
 type Files = Vec<(String, Vec<u8>)>;
 
 fn rust(name: &str, given: Option<&str>) -> Result<Files> {
-    let api = given.map_or_else(|| Ok("{ path = \"api\" }".to_owned()), api)?;
+    let api = match (given, &skeleton::CONTRACT) {
+        (Some(given), _) => api(given)?,
+        (None, Some(_)) => "{ path = \"api\" }".to_owned(),
+        (None, None) => format!("\"{}\"", own_version()),
+    };
     let mut files = renamed(skeleton::RUST, name);
     for (_, bytes) in files.iter_mut().filter(|(path, _)| path == "Cargo.toml") {
         *bytes = manifest::of_backend(&String::from_utf8_lossy(bytes), &api).into_bytes();
     }
     if given.is_none() {
-        files.extend(contract(&skeleton::CONTRACT));
+        files.extend(skeleton::CONTRACT.iter().flat_map(contract));
     }
     Ok(files)
 }

@@ -122,6 +122,10 @@ typedef struct {
   size_t setting_count;
 } byoc_options;
 
+// Reads `size` bytes of an artifact from byte `offset` on into `buffer`. `user` is what was given beside the function. Returns 0, or
+// another number where it cannot.
+typedef int (*byoc_read)(void *user, uint64_t offset, void *buffer, size_t size);
+
 // An input or an output of an entry.
 typedef struct {
   // Its name, in UTF-8. It stays as long as the session is open.
@@ -183,6 +187,19 @@ byoc_status byoc_open_memory(const void *bytes,
                              size_t length,
                              const byoc_options *options,
                              uint64_t *session);
+
+// Opens an artifact of `length` bytes that a function of the caller's reads, such as one that is encrypted or an asset of an application, and
+// writes the number of the session to `session`. The bytes are read once, from the first to the last, before this returns, into memory
+// that belongs to the session.
+//
+// What must hold:
+// `read` writes to no more than the buffer that it is given and does not unwind, `options` are as they say or NULL, and `session` can be
+// written to.
+byoc_status byoc_open_with(byoc_read read,
+                           void *user,
+                           size_t length,
+                           const byoc_options *options,
+                           uint64_t *session);
 
 // Closes a session. What it has given is gone with it. A number that is closed already is an error.
 byoc_status byoc_close(uint64_t session);

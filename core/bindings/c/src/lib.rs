@@ -14,12 +14,8 @@ mod text;
 
 use std::ffi::c_char;
 
-// Each line links a backend in, which registers itself.
-use byoc_json_backend as _;
-use byoc_kendryte_backend as _;
-
 pub use self::error::{byoc_error_code, byoc_error_hint, byoc_error_message, byoc_status};
-pub use self::open::{byoc_close, byoc_open, byoc_open_memory, byoc_options};
+pub use self::open::{byoc_close, byoc_open, byoc_open_memory, byoc_open_with, byoc_options, byoc_read};
 pub use self::port::{byoc_element, byoc_input_count, byoc_input_port, byoc_output_count, byoc_output_port, byoc_port};
 pub use self::run::{byoc_array, byoc_result, byoc_run};
 

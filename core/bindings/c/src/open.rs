@@ -1,14 +1,14 @@
 //! Opening and closing sessions.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use byoc::{OpenOptions, Plugins, Session};
 use byoc_core::artifact::Artifact;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_core::plugin::{Registry, SearchPath};
-use byoc_core::runtime::{DeviceName, LoadOptions, Session};
 use bytes::Bytes;
+use memmap2::MmapMut;
 
 use crate::error::{byoc_status, status};
 use crate::port::{Port, write};
@@ -43,20 +43,13 @@ pub struct byoc_options {
     pub setting_count: usize,
 }
 
-/// The same for Rust.
-#[derive(Default)]
-struct Wishes {
-    load: LoadOptions,
-    search: SearchPath,
-    settings: Vec<(String, String)>,
-}
-
-impl Wishes {
+impl byoc_options {
     /// # Safety
     /// `options` is NULL, or points to options whose texts and arrays are as they say.
-    unsafe fn read(options: *const byoc_options) -> Result<Wishes> {
+    unsafe fn read(options: *const byoc_options) -> Result<OpenOptions> {
+        let opening = OpenOptions::new();
         if options.is_null() {
-            return Ok(Wishes { search: SearchPath::standard(Vec::new(), Vec::new()), ..Wishes::default() });
+            return Ok(opening);
         }
         // SAFETY: the caller says so; the first field is there in every version.
         let options = unsafe {
@@ -80,45 +73,33 @@ impl Wishes {
                 list(options.settings, options.setting_count, "a setting")?,
             )
         };
-        let device = |name: &String| {
-            name.parse::<DeviceName>()
-                .map_err(|cause| Diagnostic::new(Code::Usage, format!("'{name}' is not the name of a device: {cause}")))
-                .map_err(|error| error.hint("A device is called KIND:N, such as cuda:0"))
-        };
-        let setting = |text: &String| {
-            let pair = text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
-            pair.ok_or_else(|| Diagnostic::new(Code::Usage, format!("the setting '{text}' is not KEY=VALUE")))
-        };
         let paths = |texts: Vec<String>| texts.into_iter().map(PathBuf::from).collect();
-        Ok(Wishes {
-            load: LoadOptions {
-                entry: entry.map(str::to_owned),
-                threads: options.threads,
-                devices: devices.iter().map(device).collect::<Result<_>>()?,
-                ..LoadOptions::default()
-            },
-            search: SearchPath::standard(paths(plugins), paths(dirs)),
-            settings: settings.iter().map(setting).collect::<Result<_>>()?,
-        })
-    }
-
-    /// Loads an entry, and gives it a number.
-    fn load(self, artifact: Artifact) -> Result<u64> {
-        let Wishes { mut load, search, settings } = self;
-        let names = artifact.manifest().backends();
-        let registry = Registry::discover_wanted(&search, &byoc_plugin_api::registered(), &names, None)?;
-        let (others, run_options) = registry.part_settings(&settings);
-        if let Some((key, _)) = others.first() {
-            return Err(Diagnostic::new(Code::BadOption, format!("option '{key}' is not an option of running")));
+        let mut opening = opening.threads(options.threads).plugins(Plugins {
+            files: paths(plugins),
+            dirs: paths(dirs),
+            ..Plugins::default()
+        });
+        opening = devices.into_iter().fold(opening, OpenOptions::device);
+        if let Some(entry) = entry {
+            opening = opening.entry(entry);
         }
-        load.run_options = run_options;
-        let session = Session::load(artifact, &registry, &load)?;
-        let ports = |infos: Vec<_>| infos.iter().map(Port::of).collect::<Result<Vec<_>>>();
-        let (inputs, outputs) = (ports(session.inputs())?, ports(session.outputs())?);
-        let copies = vec![Vec::new(); outputs.len()];
-        let running = Mutex::new(Running { session, copies, given: Vec::new() });
-        Ok(sessions::add(Open { inputs, outputs, running }))
+        for text in &settings {
+            let Some((key, value)) = text.split_once('=') else {
+                return Err(Diagnostic::new(Code::Usage, format!("the setting '{text}' is not KEY=VALUE")));
+            };
+            opening = opening.option(key, value);
+        }
+        Ok(opening)
     }
+}
+
+/// Gives an opened entry a number.
+fn number(session: Session) -> Result<u64> {
+    let ports = |infos: Vec<_>| infos.iter().map(Port::of).collect::<Result<Vec<_>>>();
+    let (inputs, outputs) = (ports(session.inputs())?, ports(session.outputs())?);
+    let copies = vec![Vec::new(); outputs.len()];
+    let running = Mutex::new(Running { session, copies, given: Vec::new() });
+    Ok(sessions::add(Open { inputs, outputs, running }))
 }
 
 /// Opens the artifact at `path` and writes the number of the session to `session`. The file is mapped: constants are not copied.
@@ -134,11 +115,11 @@ pub unsafe extern "C" fn byoc_open(
 ) -> byoc_status {
     status(|| {
         // SAFETY: as for this function.
-        let (path, wishes) = unsafe { (required(path, "path")?, Wishes::read(options)?) };
+        let (path, options) = unsafe { (required(path, "path")?, byoc_options::read(options)?) };
         if session.is_null() {
             return Err(null("session"));
         }
-        let number = wishes.load(Artifact::open(Path::new(path))?)?;
+        let number = number(options.open(path)?)?;
         // SAFETY: as for this function.
         unsafe { write(session, number) }
     })
@@ -182,9 +163,60 @@ pub unsafe extern "C" fn byoc_open_memory(
             return Err(error.hint("Allocate them with aligned_alloc(4096, ...) or mmap"));
         }
         // SAFETY: as for this function.
-        let wishes = unsafe { Wishes::read(options)? };
+        let options = unsafe { byoc_options::read(options)? };
         let lent = Bytes::from_owner(BorrowedBytes { bytes: bytes.cast(), length });
-        let number = wishes.load(Artifact::from_bytes(Path::new("memory"), lent)?)?;
+        let number = number(options.open_artifact(Artifact::from_bytes(Path::new("memory"), lent)?)?)?;
+        // SAFETY: as for this function.
+        unsafe { write(session, number) }
+    })
+}
+
+/// Reads `size` bytes of an artifact from byte `offset` on into `buffer`. `user` is what was given beside the function. Returns 0, or
+/// another number where it cannot.
+pub type byoc_read =
+    Option<unsafe extern "C" fn(user: *mut c_void, offset: u64, buffer: *mut c_void, size: usize) -> c_int>;
+
+/// Most bytes that a caller's function is asked for at once.
+const CHUNK: usize = 16 << 20;
+
+/// Opens an artifact of `length` bytes that a function of the caller's reads, such as one that is encrypted or an asset of an application, and
+/// writes the number of the session to `session`. The bytes are read once, from the first to the last, before this returns, into memory
+/// that belongs to the session.
+///
+/// # Safety
+/// `read` writes to no more than the buffer that it is given and does not unwind, `options` are as they say or NULL, and `session` can be
+/// written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn byoc_open_with(
+    read: byoc_read,
+    user: *mut c_void,
+    length: usize,
+    options: *const byoc_options,
+    session: *mut u64,
+) -> byoc_status {
+    status(|| {
+        let Some(read) = read.filter(|_| !session.is_null()) else {
+            return Err(null(if session.is_null() { "session" } else { "read" }));
+        };
+        // SAFETY: as for this function.
+        let options = unsafe { byoc_options::read(options)? };
+        let no_memory = |error: std::io::Error| {
+            Diagnostic::new(Code::Io, format!("there is no memory for an artifact of {length} bytes: {error}"))
+        };
+        // No memory at all cannot be mapped.
+        let mut memory = MmapMut::map_anon(length.max(1)).map_err(no_memory)?;
+        for (index, chunk) in memory[..length].chunks_mut(CHUNK).enumerate() {
+            let offset = (index * CHUNK) as u64;
+            // SAFETY: as for this function.
+            let failed = unsafe { read(user, offset, chunk.as_mut_ptr().cast(), chunk.len()) };
+            if failed != 0 {
+                let message =
+                    format!("the caller's function cannot read the artifact at byte {offset}: it returned {failed}");
+                return Err(Diagnostic::new(Code::Io, message));
+            }
+        }
+        let bytes = Bytes::from_owner(memory.make_read_only().map_err(no_memory)?).slice(..length);
+        let number = number(options.open_artifact(Artifact::from_bytes(Path::new("memory"), bytes)?)?)?;
         // SAFETY: as for this function.
         unsafe { write(session, number) }
     })

@@ -1,5 +1,6 @@
 //! Values of Python as inputs of a run, and outputs as arrays of NumPy.
 
+use std::ops::Range;
 use std::ptr;
 
 use byoc_core::runtime::PortInfo;
@@ -44,6 +45,24 @@ impl Borrowed<'_> {
         };
         TensorView::from_bytes(bytes, self.dtype, &self.shape, &self.strides).ok()
     }
+
+    /// The addresses of its memory.
+    pub(crate) fn range(&self) -> Range<usize> {
+        range(&self.array)
+    }
+}
+
+/// The addresses of the memory of an array in the order of C.
+pub(crate) fn range(array: &Bound<'_, PyUntypedArray>) -> Range<usize> {
+    // SAFETY: it is an array.
+    let start = unsafe { (*array.as_array_ptr()).fields.data.addr() };
+    start..start + array.len() * array.dtype().itemsize()
+}
+
+/// Whether an array of NumPy's type has the elements of a tensor: of types that NumPy itself does not have, codes will do.
+pub(crate) fn holds(found: &Bound<'_, PyArrayDescr>, dtype: DType) -> bool {
+    let is_codes = !npy::is_numpys(dtype) && (found.kind(), found.itemsize()) == (b'u', dtype.unpacked_bytes());
+    dtype_of(found) == Some(dtype) || is_codes
 }
 
 /// The value for an input.
@@ -81,9 +100,7 @@ fn tensor<'py>(name: &str, dtype: DType, value: &Bound<'py, PyAny>) -> PyResult<
     let array = contiguous(name, dtype, value)?;
     let found = array.dtype();
     let shape: Vec<i64> = array.shape().iter().map(|&size| size as i64).collect();
-    // Codes of the types that NumPy itself does not have.
-    let is_codes = !npy::is_numpys(dtype) && (found.kind(), found.itemsize()) == (b'u', dtype.unpacked_bytes());
-    if dtype_of(&found) != Some(dtype) && !is_codes {
+    if !holds(&found, dtype) {
         let message = format!("input '{name}' is {found}, the entry takes {dtype}");
         return Err(bad_input(py, message, &npy::conversion(&found.to_string(), dtype)));
     }

@@ -1,19 +1,14 @@
 //! Compiling, and what there is to say of models and artifacts, as JSON.
 
 use std::ffi::CString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use byoc::{Compiler, OpenOptions, Plugins};
 use byoc_core::artifact::Artifact;
-use byoc_core::compile::{self as compiler, Observer, Policy, Request, Stage};
+use byoc_core::compile::{Observer, Policy, Stage};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_core::onnx::ImportOptions;
-use byoc_core::overwrite::{self, Input};
-use byoc_core::plugin::{Registry, Settings, allow_lists};
-use byoc_tools::dataset::{self, Files};
 use byoc_tools::inputs::OpenSizes;
 use byoc_tools::node_rows;
-use byoc_tools::place::{self, Written};
-use byoc_tools::request::{self, Chosen};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
@@ -50,40 +45,31 @@ pub(crate) struct Wishes {
 }
 
 impl Models {
-    /// The request, and the registry that its backends are from.
-    pub(crate) fn request(self, places: &Places) -> Result<(Request, Registry)> {
-        let registry = places.for_compiling(&self.backends)?;
-        let chosen = Chosen { backends: self.backends, options: self.options };
-        let import = ImportOptions { shapes: self.shapes, dims: self.dims, no_mmap: false };
-        let sources = request::sources(&self.models);
-        let request = request::request(&registry, &byoc_plugin_api::registered(), &chosen, sources, import)?;
-        Ok((request, registry))
+    /// The compile of these models.
+    pub(crate) fn compiler(self, plugins: Plugins) -> Compiler {
+        let compiler = Compiler::new().plugins(plugins);
+        let compiler = self.models.into_iter().fold(compiler, |compiler, (name, path)| match name {
+            Some(name) => compiler.entry(name, path),
+            None => compiler.model(path),
+        });
+        let compiler = self.backends.into_iter().fold(compiler, Compiler::backend);
+        let compiler = self.options.into_iter().fold(compiler, |compiler, (key, value)| compiler.option(key, value));
+        let compiler = self.shapes.into_iter().fold(compiler, |compiler, (name, shape)| compiler.shape(name, shape));
+        self.dims.into_iter().fold(compiler, |compiler, (name, size)| compiler.dim(name, size))
     }
-}
 
-impl Models {
     /// The sizes that are given.
     pub(crate) fn open_sizes(&self) -> OpenSizes {
         OpenSizes { shapes: self.shapes.clone(), dims: self.dims.clone() }
     }
 
-    /// The settings of backends' options.
-    pub(crate) fn settings(&self) -> Settings {
-        self.options.clone()
-    }
-
-    /// The settings that are about the machine that runs what is compiled already. Errors where there are others, or backends.
-    pub(crate) fn run_options(self, registry: &Registry) -> Result<Settings> {
-        let usage =
-            |message: String| Err(Diagnostic::new(Code::Usage, message).hint("Leave it out, or name the .onnx model"));
+    /// Adds the options to how an artifact is opened. Errors where backends are given, too, or sizes.
+    pub(crate) fn options_of_running(self, options: OpenOptions) -> Result<OpenOptions> {
         if let Some(backend) = self.backends.first() {
-            return usage(format!("what is compiled already takes no backends, such as '{backend}'"));
+            let message = format!("what is compiled already takes no backends, such as '{backend}'");
+            return Err(Diagnostic::new(Code::Usage, message).hint("Leave it out, or name the .onnx model"));
         }
-        let (others, run_options) = registry.part_settings(&self.options);
-        match others.first() {
-            None => Ok(run_options),
-            Some((key, _)) => usage(format!("option '{key}' is not an option of running")),
-        }
+        Ok(self.options.into_iter().fold(options, |options, (key, value)| options.option(key, value)))
     }
 }
 
@@ -98,54 +84,38 @@ pub(crate) fn compile(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let mut watcher = Watcher::new(progress);
-    let compiled = py.detach(|| run(models, wishes, &places, &output, &mut watcher));
+    let compiled = py.detach(|| run(models, wishes, places, &output, &mut watcher));
     let compiled = watcher.ended(py, compiled)?;
     watcher.warn(py)?;
-    let warnings: Vec<_> = watcher.warnings.iter().map(ToString::to_string).collect();
+    let warnings: Vec<_> = compiled.warnings.iter().map(ToString::to_string).collect();
     let rows: Vec<_> = compiled.nodes.iter().map(node_rows::json).collect();
     let ledger = json!(compiled.ledger.rows);
     Ok(json!({ "bytes": compiled.file_bytes, "nodes": rows, "ledger": ledger, "warnings": warnings }).to_string())
 }
 
-fn run(
-    models: Models,
-    wishes: Wishes,
-    places: &Places,
-    output: &std::path::Path,
-    watcher: &mut Watcher,
-) -> Result<compiler::Report> {
-    let mut inputs: Vec<_> = models.models.iter().map(|(_, path)| Input::new("a model", path)).collect();
-    inputs.extend(places.search().every_file().into_iter().map(|path| Input::new("a plugin", path)));
-    inputs.extend(allow_lists().into_iter().map(|path| Input::new("a list of allowed plugins", path)));
-    inputs
-        .extend(wishes.dataset.iter().flat_map(|path| dataset::files(path)).map(|path| Input::new("a data set", path)));
-    overwrite::check(&[output], &inputs)?;
-    place::check(Written::Artifact, output)?;
-    let (mut request, _) = models.request(places)?;
-    request.external_constants = wishes.external_constants;
-    request.allow_duplicates = wishes.allow_duplicates;
-    request.fallback_on_crash = wishes.fallback_on_crash;
-    request.policy =
+fn run(models: Models, wishes: Wishes, places: Places, output: &Path, watcher: &mut Watcher) -> Result<byoc::Report> {
+    let policy =
         Policy { require: wishes.require, no_fallback: wishes.no_fallback, max_host_nodes: wishes.max_host_nodes };
-    if let Some(path) = &wishes.dataset {
-        let files = Files::find(path, &wishes.mean, &wishes.std)?;
-        files.tell(&mut request.backends)?;
-        request.calibration = Some(Box::new(files));
+    let mut compiler = models
+        .compiler(places.into())
+        .policy(policy)
+        .external_constants(wishes.external_constants)
+        .allow_duplicates(wishes.allow_duplicates)
+        .fallback_on_crash(wishes.fallback_on_crash);
+    if let Some(path) = wishes.dataset {
+        compiler = compiler.dataset(path, &wishes.mean, &wishes.std);
     } else if !wishes.mean.is_empty() || !wishes.std.is_empty() {
         let error = Diagnostic::new(Code::Usage, "mean and std are for the images of a data set, and none is given");
         return Err(error.hint("Leave them out, or give dataset"));
     }
-    compiler::compile(&request, output, watcher)
+    compiler.write_watched(output, watcher)
 }
 
 /// One row of JSON for each node: who takes it, and why others do not.
 #[pyfunction]
 pub(crate) fn explain(py: Python<'_>, models: Models, places: Places) -> PyResult<String> {
     let mut watcher = Watcher::new(None);
-    let explained = py.detach(|| {
-        let (request, _) = models.request(&places)?;
-        compiler::explain(&request, &mut watcher)
-    });
+    let explained = py.detach(|| models.compiler(places.into()).explain(&mut watcher));
     let rows = watcher.ended(py, explained)?;
     watcher.warn(py)?;
     Ok(Value::from(rows.iter().map(node_rows::json).collect::<Vec<_>>()).to_string())

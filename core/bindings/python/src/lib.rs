@@ -4,15 +4,12 @@
 mod array;
 mod compile;
 mod error;
+mod out;
 mod places;
 mod session;
 mod verify;
 
 use pyo3::prelude::*;
-
-// Each line links a backend in, which registers itself.
-use byoc_json_backend as _;
-use byoc_kendryte_backend as _;
 
 /// The module `byoc._native`.
 #[pymodule]
@@ -23,6 +20,5 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(compile::explain, module)?)?;
     module.add_function(wrap_pyfunction!(compile::inspect, module)?)?;
     module.add_function(wrap_pyfunction!(verify::verify, module)?)?;
-    module.add_function(wrap_pyfunction!(places::default_backend, module)?)?;
     Ok(())
 }

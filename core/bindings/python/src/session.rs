@@ -1,14 +1,14 @@
 //! A loaded entry, which Python calls with arrays.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use byoc_core::artifact::Artifact;
-use byoc_core::compile::{Observer, compile_unnamed};
+use byoc::{OpenOptions, Plugins};
+use byoc_core::compile::Observer;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::file_kind::FileKind;
 use byoc_core::runtime::Session as Loaded;
-use byoc_core::runtime::{DeviceName, ListView, LoadOptions, PortInfo};
+use byoc_core::runtime::{ListView, PortInfo};
 use byoc_plugin_api::{DType, Dim, Handle, TensorView};
 use byoc_tools::lists::{Given, Handles};
 use pyo3::exceptions::PyTypeError;
@@ -19,6 +19,7 @@ use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use crate::array::{self, Value};
 use crate::compile::{Models, Watcher};
 use crate::error::{bad_input, raised};
+use crate::out::{self, Target};
 use crate::places::Places;
 
 /// A loaded entry.
@@ -27,6 +28,7 @@ pub(crate) struct Session {
     state: Mutex<State>,
     inputs: Vec<PortInfo>,
     outputs: Vec<PortInfo>,
+    timed: bool,
 }
 
 struct State {
@@ -51,6 +53,24 @@ pub(crate) struct Loading {
     devices: Vec<String>,
     constants_from: Option<PathBuf>,
     max_iterations: Option<u64>,
+    profile: bool,
+}
+
+impl Loading {
+    fn options(self) -> OpenOptions {
+        let mut options = OpenOptions::new().threads(self.threads).timed(self.profile);
+        options = self.devices.into_iter().fold(options, OpenOptions::device);
+        if let Some(entry) = self.entry {
+            options = options.entry(entry);
+        }
+        if let Some(folder) = self.constants_from {
+            options = options.constants_from(folder);
+        }
+        match self.max_iterations {
+            Some(most) => options.max_iterations(most),
+            None => options,
+        }
+    }
 }
 
 #[pymethods]
@@ -58,6 +78,7 @@ impl Session {
     #[new]
     fn new(py: Python<'_>, path: PathBuf, models: Models, places: Places, loading: Loading) -> PyResult<Session> {
         let mut watcher = Watcher::new(None);
+        let timed = loading.profile;
         let loaded = py.detach(|| {
             if !is_model(&path)? && !models.open_sizes().is_empty() {
                 let error = Diagnostic::new(
@@ -66,12 +87,12 @@ impl Session {
                 );
                 return Err(error.hint("Leave them out"));
             }
-            load(path, models, &places, loading, &mut watcher)
+            load(path, models, places.into(), loading, &mut watcher)
         });
         let loaded = watcher.ended(py, loaded)?;
         watcher.warn(py)?;
         let (inputs, outputs) = (loaded.inputs(), loaded.outputs());
-        Ok(Session { state: Mutex::new(State { loaded, lent: Arc::new(()) }), inputs, outputs })
+        Ok(Session { state: Mutex::new(State { loaded, lent: Arc::new(()) }), inputs, outputs, timed })
     }
 
     /// What a run takes.
@@ -86,14 +107,33 @@ impl Session {
         ports(py, &self.outputs)
     }
 
-    /// Runs once. `inputs` has a value for each input by its name, or in their order.
-    #[pyo3(signature = (inputs, *, copy = true))]
-    fn run<'py>(slf: &Bound<'py, Self>, inputs: &Bound<'py, PyAny>, copy: bool) -> PyResult<Bound<'py, PyDict>> {
+    /// How long each region of the last run took, with its steps, as JSON.
+    fn times(&self, py: Python<'_>) -> PyResult<String> {
+        if !self.timed {
+            let error = Diagnostic::new(Code::Usage, "the session takes no times").hint("Open it with profile=True");
+            return Err(raised(py, error));
+        }
+        Ok(serde_json::json!(self.state(py)?.loaded.times()).to_string())
+    }
+
+    /// Runs once. `inputs` has a value for each input by its name, or in their order. `copy=False` returns memory of the session's;
+    /// `out` has arrays that outputs are written to, by name or in their order.
+    #[pyo3(signature = (inputs, *, copy = true, out = None))]
+    fn run<'py>(
+        slf: &Bound<'py, Self>,
+        inputs: &Bound<'py, PyAny>,
+        copy: bool,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
         let (py, own) = (slf.py(), slf.get());
         let values = own.values(inputs)?;
+        let mut targets = match out {
+            Some(out) => out::targets(&own.outputs, out)?,
+            None => Vec::new(),
+        };
+        out::check_overlaps(py, (&own.inputs, &values), (&own.outputs, &targets))?;
         // While another thread runs the session, the interpreter's lock is free.
-        let broken = |_| Diagnostic::new(Code::RunFailed, "an earlier run of this session ended by a defect of byoc");
-        let mut state = own.state.lock_py_attached(py).map_err(|error| raised(py, broken(error)))?;
+        let mut state = own.state(py)?;
         if Arc::strong_count(&state.lent) > 1 {
             let message = "arrays of the run before refer to the memory of the session".to_owned();
             return Err(bad_input(py, message, "Delete them before the next run, or leave out copy=False"));
@@ -110,16 +150,24 @@ impl Session {
             .collect::<Result<_>>()
             .map_err(|error| raised(py, error))?;
         let loaded = &mut state.loaded;
-        py.detach(|| loaded.run(&views)).map_err(|error| raised(py, error))?;
+        let mut buffers: Vec<_> = targets.iter_mut().map(|target| target.as_mut().map(Target::buffer)).collect();
+        let run = || if buffers.is_empty() { loaded.run(&views) } else { loaded.run_into(&views, &mut buffers) };
+        py.detach(run).map_err(|error| raised(py, error))?;
         let lender = match copy {
             true => None,
             false => Some(Bound::new(py, Lender { _session: slf.clone().unbind(), _lent: Arc::clone(&state.lent) })?),
         };
-        own.results(py, &state.loaded, lender.as_ref())
+        own.results(py, &state.loaded, lender.as_ref(), &targets)
     }
 }
 
 impl Session {
+    /// What runs, when no other thread has it. Errors where one of them ended by a panic.
+    fn state<'a>(&'a self, py: Python<'_>) -> PyResult<MutexGuard<'a, State>> {
+        let broken = |_| Diagnostic::new(Code::RunFailed, "an earlier run of this session ended by a defect of byoc");
+        self.state.lock_py_attached(py).map_err(|error| raised(py, broken(error)))
+    }
+
     /// A value for each input.
     fn values<'py>(&self, inputs: &Bound<'py, PyAny>) -> PyResult<Vec<Value<'py>>> {
         let py = inputs.py();
@@ -165,9 +213,14 @@ impl Session {
         py: Python<'py>,
         loaded: &Loaded,
         lender: Option<&Bound<'py, Lender>>,
+        targets: &[Option<Target<'py>>],
     ) -> PyResult<Bound<'py, PyDict>> {
         let results = PyDict::new(py);
         for (index, port) in self.outputs.iter().enumerate() {
+            if let Some(Some(target)) = targets.get(index) {
+                results.set_item(&port.name, &target.array)?;
+                continue;
+            }
             let failed = |error| raised(py, error);
             let value = match &port.list {
                 None => one(loaded, &loaded.output(index).map_err(failed)?, py, lender)?,
@@ -237,39 +290,18 @@ pub(crate) fn is_model(path: &Path) -> Result<bool> {
 pub(crate) fn load(
     path: PathBuf,
     models: Models,
-    places: &Places,
+    plugins: Plugins,
     loading: Loading,
     observer: &mut dyn Observer,
 ) -> Result<Loaded> {
-    let devices = loading.devices.iter().map(|name| {
-        name.parse::<DeviceName>().map_err(|cause| {
-            Diagnostic::new(Code::Usage, format!("'{name}' is not the name of a device: {cause}"))
-                .hint("A device is called KIND:N, such as cuda:0")
-        })
-    });
-    let mut options = LoadOptions {
-        entry: loading.entry,
-        threads: loading.threads,
-        devices: devices.collect::<Result<_>>()?,
-        constants_from: loading.constants_from,
-        max_iterations: loading.max_iterations,
-        ..LoadOptions::default()
-    };
     if is_model(&path)? {
-        if options.constants_from.is_some() {
+        if loading.constants_from.is_some() {
             let error = Diagnostic::new(Code::Usage, "constants_from is for artifacts, and a model is given");
             return Err(error.hint("Leave it out"));
         }
-        let settings = models.settings();
-        let (request, registry) = models.request(places)?;
-        options.run_options = registry.part_settings(&settings).1;
-        let unnamed = compile_unnamed(&request, None, observer)?;
-        return Loaded::load(Artifact::from_bytes(&path, unnamed.bytes)?, &registry, &options);
+        return models.compiler(plugins).open(&loading.options(), observer);
     }
-    let artifact = Artifact::open(&path)?;
-    let registry = places.for_running(&artifact.manifest().backends())?;
-    options.run_options = models.run_options(&registry)?;
-    Loaded::load(artifact, &registry, &options)
+    models.options_of_running(loading.options().plugins(plugins))?.open(path)
 }
 
 /// `byoc.Port`s.

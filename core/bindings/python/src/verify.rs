@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use byoc::Plugins;
 use byoc_core::compile::{Observer, Silent};
 use byoc_core::diagnostic::Result;
 use byoc_core::runtime::Session;
@@ -44,8 +45,9 @@ pub(crate) fn verify(
     let compared = py.detach(|| {
         // Of a model they are used when it is compiled, and no size is open then.
         let sizes = if session::is_model(&path)? { OpenSizes::default() } else { models.open_sizes() };
-        let loaded = session::load(path, models, &places, loading, &mut watcher)?;
-        compare(loaded, &sizes, &places, comparing, &mut watcher)
+        let plugins = Plugins::from(places);
+        let loaded = session::load(path, models, plugins.clone(), loading, &mut watcher)?;
+        compare(loaded, &sizes, &plugins, comparing, &mut watcher)
     });
     let compared = watcher.ended(py, compared)?;
     watcher.warn(py)?;
@@ -55,7 +57,7 @@ pub(crate) fn verify(
 fn compare(
     session: Session,
     sizes: &OpenSizes,
-    places: &Places,
+    plugins: &Plugins,
     comparing: Comparing,
     watcher: &mut Watcher,
 ) -> Result<Value> {
@@ -66,7 +68,7 @@ fn compare(
     loaded.run()?;
     let found = outputs::collect(&loaded.session)?;
     let embedded = byoc_plugin_api::registered();
-    let registry = places.for_running(&[])?;
+    let registry = plugins.for_running(&[])?;
     let expected = reference::outputs_of(&model, &registry, &embedded, &loaded, &mut Silent)?;
     let tolerance = Tolerance { atol, rtol, snr, min_cosine };
     let compared = compare_all(&found, &expected, &Tolerances { all: tolerance, ..Tolerances::default() })?;

@@ -73,7 +73,7 @@ class Compiling(Case):
         self.assertEqual((report.path, report.bytes), (path, path.stat().st_size))
         self.assertEqual([(node.name, node.op, node.backend) for node in report.nodes], [("product", "MatMul", "json"), ("relu", "Relu", "json")])
         self.assertEqual(report.backends(), {"json": 2})
-        self.assertEqual([row["names"] for row in report.ledger], [["w"]])
+        self.assertEqual([(row.names, row.shape, row.fate, row.owner) for row in report.ledger], [(("w",), (3, 4), "stored", "byoc")])
         self.assertEqual(list(dict.fromkeys(stages)), ["onnx", "passes", "partition", "codegen", "ownership", "artifact"])
         about = byoc.inspect(path)
         self.assertEqual(about["bytes"], report.bytes)
@@ -238,6 +238,73 @@ class Running(Case):
         gc.collect()
         np.testing.assert_allclose(lent, expected(x), rtol=1e-6)
 
+    def test_outputs_may_be_written_to_memory_of_the_caller(self):
+        session = byoc.Session(self.compiled()[0])
+        x = np.ones((2, 3), np.float32)
+        out = byoc.empty((2, 4))
+        self.assertEqual(out.ctypes.data % 64, 0)
+        self.assertIs(session.run({"x": x}, out={"y": out})["y"], out)
+        np.testing.assert_allclose(out, expected(x), rtol=1e-6)
+        # At any alignment, of which most need a copy.
+        block = np.zeros(8 + 16, np.float32)
+        for first in range(16):
+            place = block[first : first + 8].reshape(2, 4)
+            session.run([x * first], out=[place])
+            np.testing.assert_allclose(place, expected(x * first), rtol=1e-6)
+            self.assertFalse(block[:first].any() or block[first + 8 :].any())
+            block[:] = 0
+        self.assertIsNot(session.run([x], out=[None])["y"], out)
+
+    def test_memory_for_outputs_that_does_not_fit_is_refused(self):
+        session = byoc.Session(self.compiled()[0])
+        x = np.ones((2, 3), np.float32)
+
+        def message(out, given=x):
+            return self.fails("B701", session.run, {"x": given}, out=out).message
+
+        self.assertEqual(message({"y": byoc.empty((4, 2))}), "output 'y' is f32[2, 4], and the memory for it is f32[4, 2]")
+        self.assertEqual(message({"y": byoc.empty((2, 4), np.int32)}), "the memory for output 'y' is int32, the output is f32")
+        self.assertEqual(message({"z": byoc.empty((2, 4))}), "there is no output 'z'")
+        self.assertEqual(message([]), "arrays for 0 outputs are given, the entry has 1")
+        self.assertEqual(message([[0.0] * 8]), "the memory for output 'y' is not an array of NumPy")
+        for wrong in (np.zeros((4, 2), np.float32).T, np.broadcast_to(np.float32(0), (2, 4)), np.zeros((2, 4), ">f4")):
+            self.assertEqual(message([wrong]), "the memory for output 'y' is not a writeable array in the order of C and of the machine's bytes")
+        block = np.ones(16, np.float32)
+        given, out = block[:6].reshape(2, 3), block[5:13].reshape(2, 4)
+        self.assertEqual(message([out], given), "the memory for output 'y' shares bytes with input 'x'")
+        np.testing.assert_array_equal(block, 1)
+        twice = model([helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Neg", ["x"], ["z"])], [tensor("x", [2])], [tensor("y", [2]), tensor("z", [2])])
+        session = byoc.Session(self.compiled(twice)[0])
+        out = byoc.empty(3)
+        self.assertEqual(message([out[:2], out[1:]], [1, 2]), "the memory for output 'z' shares bytes with that for output 'y'")
+        session.run([[-1, 2]], out={"z": out[1:]})
+        np.testing.assert_array_equal(out[1:], [1, -2])
+        with self.assertRaisesRegex(TypeError, "out is a dict of arrays by name"):
+            session.run([[1, 2]], out=out)
+
+    def test_constants_inputs_and_late_sizes_are_written_out_too(self):
+        nodes = [helper.make_node("Identity", ["w"], ["c"]), helper.make_node("Identity", ["x"], ["i"]), helper.make_node("NonZero", ["x"], ["n"])]
+        outputs = [tensor("c", [3, 4]), tensor("i", [3]), tensor("n", [1, "found"], TensorProto.INT64)]
+        session = byoc.Session(self.compiled(model(nodes, [tensor("x", [3])], outputs, {"w": WEIGHT}))[0])
+        out = [byoc.empty((3, 4)), byoc.empty(3), byoc.empty((1, 2), np.int64)]
+        session.run([[0, 5, 7]], out=out)
+        np.testing.assert_array_equal(out[0], WEIGHT)
+        np.testing.assert_array_equal(out[1], [0, 5, 7])
+        np.testing.assert_array_equal(out[2], [[1, 2]])
+        error = self.fails("B701", session.run, [[1, 5, 7]], out=out)
+        self.assertEqual(error.message, "output 'n' is i64[1, 3], and the memory for it is i64[1, 2]")
+
+    def test_steps_of_a_run_are_timed(self):
+        path, _ = self.compiled()
+        session = byoc.Session(path, profile=True)
+        session.run([np.ones((2, 3), np.float32)])
+        steps = session.profile()
+        self.assertEqual({(step.backend, step.region) for step in steps}, {("json", "byoc_main_json_0")})
+        self.assertEqual({node for step in steps for node in step.nodes}, {"product"})
+        self.assertTrue(all(0 < step.seconds < 1 for step in steps), steps)
+        error = self.fails("B901", byoc.Session(path).profile)
+        self.assertEqual((error.message, error.hint), ("the session takes no times", "Open it with profile=True"))
+
     def test_every_type_of_numbers(self):
         types = {
             TensorProto.FLOAT: np.float32, TensorProto.DOUBLE: np.float64, TensorProto.FLOAT16: np.float16, TensorProto.BFLOAT16: ml_dtypes.bfloat16,
@@ -383,20 +450,6 @@ class OnnxBackend(unittest.TestCase):
         self.assertTrue(backend.supports_device("CPU"))
         self.assertFalse(backend.supports_device("CUDA"))
 
-
-def onnx_cases():
-    """A sample of ONNX's own cases, by ONNX's own runner."""
-    import onnx.backend.test
-
-    import byoc.onnx_backend as backend
-
-    runner = onnx.backend.test.BackendTest(backend, __name__)
-    runner.include(r"^test_(add|concat|conv|gather|gemm|lstm|maxpool|reduce_mean|resize|slice|softmax|string_concat|topk|where)_.*_cpu$")
-    runner.exclude("_expanded")
-    return runner.test_cases
-
-
-globals().update(onnx_cases())
 
 if __name__ == "__main__":
     unittest.main()

@@ -16,7 +16,7 @@ use super::wait::busy_wait;
 
 /// Serves the host at the other end of the standard input, and ends this process when that is gone. Any error
 /// ends it as well, which the host sees.
-pub fn serve() -> ! {
+pub(super) fn serve() -> ! {
     let _ = serve_host();
     end_process()
 }

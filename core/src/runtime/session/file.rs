@@ -43,6 +43,7 @@ impl Session {
         let entry = entry_of(&opened.contents.inputs, &opened.contents.outputs);
         let memories = vec![HOST];
         Ok(Session {
+            elsewhere: Vec::new(),
             later: None,
             told: HashMap::new(),
             state: None,

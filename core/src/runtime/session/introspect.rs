@@ -183,8 +183,9 @@ impl Session {
         Some((self.devices[device].name(), state.on_device(value, device + 1)))
     }
 
-    /// What is added up over a run is none: times, and iterations.
+    /// What is added up over a run is none: times, and iterations. No output is elsewhere.
     pub(super) fn forget_last_run(&mut self) {
+        self.elsewhere.clear();
         self.calls.iter_mut().for_each(LoadedCall::forget);
         let Some(later) = &mut self.later else { return };
         later.iterations.reset();

@@ -204,6 +204,7 @@ impl Loading<'_> {
         let constants = entry.constants.iter().map(constant).collect::<Result<_>>()?;
         // From here on an error releases everything in order, as `Session` does when it is dropped.
         let mut session = Session {
+            elsewhere: Vec::new(),
             later: None,
             told: HashMap::new(),
             state: None,

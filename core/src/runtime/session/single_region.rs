@@ -46,6 +46,7 @@ impl SingleRegion<'_> {
         let entry = entry_of(&inputs, &outputs);
         let (_, memories) = memories(&[region]);
         let mut session = Session {
+            elsewhere: Vec::new(),
             later: None,
             told: HashMap::new(),
             state: None,

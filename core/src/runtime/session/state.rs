@@ -36,6 +36,8 @@ pub(super) struct State {
     /// For each memory the number of what was queued there first in a run, and when, where times are taken.
     pub(super) origins: Vec<Option<(usize, Instant)>>,
     host: HostArena,
+    /// Values that the run writes to memory of the caller's.
+    elsewhere: Vec<Elsewhere>,
     devices: Vec<DeviceMemory>,
     /// Row-major copies of inputs that come with other strides, by input port.
     staging: Vec<Option<Buffer>>,
@@ -52,6 +54,15 @@ pub(super) struct Filled {
     /// The outputs are in the host's memory.
     pub(super) outputs: bool,
 }
+
+/// Memory of the caller's for a value.
+struct Elsewhere {
+    value: usize,
+    data: *mut u8,
+}
+
+// SAFETY: it is exclusive memory of plain bytes, by the contract of `State::lend`; nothing about it is tied to a thread.
+unsafe impl Send for Elsewhere {}
 
 /// The host's memory for values: where there is a device, such that it reaches it by itself.
 enum HostArena {
@@ -130,6 +141,7 @@ impl StateBuilder<'_> {
             copy_starts: vec![None; self.steps.crossings().count()],
             origins: vec![None; self.devices.len() + 1],
             host,
+            elsewhere: Vec::new(),
             devices,
             staging: inputs.iter().map(|_| None).collect(),
             inputs: Vec::with_capacity(most(|call| call.inputs.len())),
@@ -210,14 +222,42 @@ impl State {
         bytes(&self.plan.shapes[value], entry.values[value].dtype)
     }
 
+    /// Whether a run could write the value to other memory on the host: it is in the arena, which no device reaches.
+    pub(super) fn may_lend(&self, value: usize) -> bool {
+        matches!(self.host, HostArena::Own(_)) && self.plan.arenas[HOST].values[value].is_some()
+    }
+
+    /// Has the next run write a value to `data` in place of the arena, until [`State::take_back`].
+    ///
+    /// # Safety
+    /// `data` is aligned like the arena and has room for the value. Nobody else reads or writes it until it is taken back.
+    pub(super) unsafe fn lend(&mut self, value: usize, data: *mut u8) {
+        self.elsewhere.push(Elsewhere { value, data });
+    }
+
+    /// Forgets the memory of the caller's.
+    pub(super) fn take_back(&mut self) {
+        self.elsewhere.clear();
+    }
+
+    fn elsewhere(&self, value: usize) -> Option<*mut u8> {
+        self.elsewhere.iter().find(|other| other.value == value).map(|other| other.data)
+    }
+
     /// Where a value is in the host's memory; null where it is not.
     pub(super) fn on_host(&self, value: usize) -> *const u8 {
+        if let Some(elsewhere) = self.elsewhere(value) {
+            return elsewhere;
+        }
         let offset = self.plan.arenas[HOST].values[value];
         offset.map_or(std::ptr::null(), |offset| self.host.as_ptr().wrapping_add(offset))
     }
 
     /// The same, to be written.
     pub(super) fn on_host_mut(&mut self, value: usize) -> *mut u8 {
+        if let Some(elsewhere) = self.elsewhere(value) {
+            return elsewhere;
+        }
         let offset = self.plan.arenas[HOST].values[value];
         offset.map_or(std::ptr::null_mut(), |offset| self.host.as_mut_ptr().wrapping_add(offset))
     }

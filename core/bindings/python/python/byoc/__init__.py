@@ -22,20 +22,22 @@ from typing import TYPE_CHECKING, Any, Union
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy
+    from typing_extensions import Self
+
 from . import _native
 from ._errors import Error, Notice
 from ._native import __version__
-from ._types import Comparison, Node, Port, Refusal, Report
+from ._types import Comparison, LedgerRow, Node, Port, Refusal, Report, Step
 
-__all__ = ["Comparison", "Error", "Node", "Notice", "Port", "Refusal", "Report", "Session", "__version__", "compile", "explain", "inspect", "verify"]
+__all__ = ["Comparison", "Error", "LedgerRow", "Node", "Notice", "Port", "Refusal", "Report", "Session", "Step", "__version__", "c_library", "compile", "empty", "explain", "inspect", "verify"]
 
 PathLike = Union[str, "os.PathLike[str]"]
 Models = Union[PathLike, bytes, Mapping[str, Union[PathLike, bytes]]]
 Progress = Callable[[str, int, int, str], object]
 
 _BYTES = (bytes, bytearray, memoryview)
-_CPU = "cpu"
-"""What users call the embedded backend for the host."""
+_ALIGNMENT = 64
 
 
 class Session(_native.Session):
@@ -57,6 +59,7 @@ class Session(_native.Session):
         plugin_dirs: Folders of plugins.
         constants_from: The folder of the files that the artifact takes constants from.
         max_iterations: Most iterations of loops in a run.
+        profile: Take the time of each step of a run, for `profile()`. On devices every region is then queued by itself.
 
     Attributes:
         inputs: What a run takes, as a list of `Port`.
@@ -78,7 +81,8 @@ class Session(_native.Session):
         plugin_dirs: Sequence[PathLike] = (),
         constants_from: PathLike | None = None,
         max_iterations: int | None = None,
-    ) -> Session:
+        profile: bool = False,
+    ) -> Self:
         models = _models([(None, path)], backends, options, shapes, dims)
         loading = {
             "entry": entry,
@@ -86,12 +90,19 @@ class Session(_native.Session):
             "devices": _list("devices", devices),
             "constants_from": constants_from,
             "max_iterations": max_iterations,
+            "profile": profile,
         }
         return super().__new__(cls, path, models, _places(plugins, plugin_dirs), loading)
 
     def __call__(self, *inputs: Any) -> list[Any]:
         """The outputs in their order, for inputs in theirs."""
         return list(self.run(inputs).values())
+
+    def profile(self) -> list[Step]:
+        """Where the time of the last run went, step by step in the order of the run. The session was opened with ``profile=True``."""
+        import json
+
+        return [step for region in json.loads(self.times()) for step in _steps(region)]
 
 
 def compile(
@@ -149,7 +160,7 @@ def compile(
         "external_constants": external_constants,
         "allow_duplicates": allow_duplicates,
         "fallback_on_crash": fallback_on_crash,
-        "require": [(_name(backend), pattern) for backend, pattern in require],
+        "require": list(require),
         "no_fallback": no_fallback,
         "max_host_nodes": max_host_nodes,
     }
@@ -162,7 +173,7 @@ def compile(
         made = json.loads(_native.compile(models, wishes, _places(plugins, plugin_dirs), output, progress))
     seconds = time.perf_counter() - start
     nodes = tuple(map(_node, made["nodes"]))
-    return Report(Path(output), made["bytes"], seconds, nodes, tuple(made["ledger"]), tuple(made["warnings"]))
+    return Report(Path(output), made["bytes"], seconds, nodes, tuple(map(_ledger_row, made["ledger"])), tuple(made["warnings"]))
 
 
 def explain(
@@ -183,12 +194,40 @@ def explain(
         return list(map(_node, json.loads(_native.explain(models, _places(plugins, plugin_dirs)))))
 
 
+def empty(shape: int | Sequence[int], dtype: Any = "float32") -> numpy.ndarray[Any, Any]:
+    """An array with elements of any value, as `numpy.empty`, whose memory begins at a multiple of 64 bytes: given to `Session.run` as
+    ``out``, a region on the host writes right into it."""
+    import numpy
+
+    dtype = numpy.dtype(dtype)
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    length = dtype.itemsize
+    for size in sizes:
+        length *= size
+    block = numpy.empty(length + _ALIGNMENT, numpy.uint8)
+    start = -block.ctypes.data % _ALIGNMENT
+    array: numpy.ndarray[Any, Any] = block[start : start + length].view(dtype).reshape(sizes)
+    return array
+
+
+def c_library() -> Path:
+    """The folder of the C library that is installed with this module: ``include/byoc.h``, ``lib/libbyoc.so``, and files for pkg-config
+    (``lib/pkgconfig``) and CMake (``lib/cmake``)."""
+    from pathlib import Path
+
+    folder = Path(__file__).parent / "c"
+    if not folder.is_dir():
+        raise FileNotFoundError(f"this module was installed without the C library: there is no {folder}")
+    return folder
+
+
 def inspect(path: PathLike) -> dict[str, Any]:
     """Tells what is in an artifact: entries, regions, constants, the ledger. The fields are those of its `graph` section, which
     docs/artifact-format.md describes, and ``bytes``, the size of the file."""
     import json
 
-    return json.loads(_native.inspect(path))
+    contents: dict[str, Any] = json.loads(_native.inspect(path))
+    return contents
 
 
 def verify(
@@ -226,7 +265,7 @@ def verify(
     """
     import json
 
-    loading = {"entry": entry, "threads": threads, "devices": _list("devices", devices), "constants_from": None, "max_iterations": None}
+    loading = {"entry": entry, "threads": threads, "devices": _list("devices", devices), "constants_from": None, "max_iterations": None, "profile": False}
     models = _models([(None, path)], (), options, shapes, dims)
     comparing = {"model": model, "seed": seed, "atol": atol, "rtol": rtol, "snr": snr, "min_cosine": min_cosine}
     with _Arrays(inputs) as files:
@@ -235,11 +274,12 @@ def verify(
 
 
 def _comparison(row: Mapping[str, Any]) -> Comparison:
-    fields = {name: row.get(name) for name in Comparison._fields}
+    fields: dict[str, Any] = {name: row.get(name) for name in Comparison._fields}
     # Of what is the same there is no noise, and JSON has no infinity.
     if "snr_db" in row and row["snr_db"] is None:
         fields["snr_db"] = float("inf")
-    return Comparison(**{**fields, "shape": tuple(row["shape"])})
+    fields["shape"] = tuple(row["shape"])
+    return Comparison(**fields)
 
 
 class _Arrays:
@@ -271,11 +311,6 @@ class _Arrays:
             self._temporary.close()
 
 
-def _name(backend: str) -> str:
-    """The backend that the user means."""
-    return _native.default_backend() if backend == _CPU else backend
-
-
 def _models(
     files: Sequence[tuple[str | None, PathLike]],
     backends: Sequence[str],
@@ -285,8 +320,8 @@ def _models(
 ) -> dict[str, Any]:
     return {
         "models": list(files),
-        "backends": [_name(backend) for backend in _list("backends", backends)],
-        "options": [(_option(key), _setting(value)) for key, value in (options or {}).items()],
+        "backends": _list("backends", backends),
+        "options": [(key, _setting(value)) for key, value in (options or {}).items()],
         "shapes": [(name, list(shape)) for name, shape in (shapes or {}).items()],
         "dims": list((dims or {}).items()),
     }
@@ -297,11 +332,6 @@ def _list(name: str, values: Sequence[Any]) -> list[Any]:
     if isinstance(values, (str, bytes, os.PathLike)):
         raise TypeError(f"{name} is a list, such as [{values!r}]")
     return list(values)
-
-
-def _option(key: str) -> str:
-    backend, dot, rest = key.partition(".")
-    return _name(backend) + dot + rest
 
 
 def _setting(value: Any) -> str:
@@ -354,3 +384,18 @@ class _Files:
 def _node(row: Mapping[str, Any]) -> Node:
     refused = tuple(Refusal(**refusal) for refusal in row["refused"])
     return Node(row["entry"], row["node"], row["op"], row["backend"], row["region"], refused, row["expanded"])
+
+
+def _ledger_row(row: Mapping[str, Any]) -> LedgerRow:
+    # What is empty is not there.
+    fields: dict[str, Any] = {name: row.get(name) for name in LedgerRow._fields}
+    for name in ("names", "transposed", "shape", "readers", "compiled_in"):
+        fields[name] = tuple(row.get(name, ()))
+    return LedgerRow(**fields)
+
+
+def _steps(region: Mapping[str, Any]) -> list[Step]:
+    name, backend = region["region"], region["backend"]
+    whole = {"kernel": name, "operator": name, "seconds": region["seconds"]}
+    parts = region.get("steps") or [whole]
+    return [Step(name, backend, part["kernel"], part["operator"], tuple(part.get("nodes", ())), part["seconds"]) for part in parts]

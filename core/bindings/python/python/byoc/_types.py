@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +44,53 @@ class Node(NamedTuple):
     """Whether it was the call of a function whose nodes stand in its place."""
 
 
+class LedgerRow(NamedTuple):
+    """A constant of the model; one that is stored in several forms has a row for each."""
+
+    id: int
+    """Rows of one constant share it."""
+    names: tuple[str, ...]
+    """Every name under which the model has it."""
+    transposed: tuple[str, ...]
+    """Those of the names under which the model has it transposed."""
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+    """Bytes of the original: of one element where all are equal."""
+    model_bytes: int
+    """Bytes that the model has under all of the names together."""
+    digest: str
+    """The first 16 bytes of the BLAKE3 hash of the original's bytes, in hex."""
+    readers: tuple[str, ...]
+    """Regions that read it, and ``ENTRY/OUTPUT`` for an output that is the constant."""
+    owner: str | None
+    """Who stores it: ``byoc``, or the backend that packed or embedded it; ``None`` where nobody does."""
+    fate: str
+    """``stored``, ``packed``, ``embedded``, ``folded``, ``dropped`` or ``viewed``."""
+    stored: int | None
+    """The stored constant that holds the bytes, an index into those of `byoc.inspect`."""
+    compiled_in: tuple[str, ...]
+    """What else was made of these bytes, so that replacing them needs another compile."""
+    note: str | None
+    """What else there is to say."""
+
+
+class Step(NamedTuple):
+    """A part of a run, such as a call of a kernel, or a region whose backend does not tell its parts."""
+
+    region: str
+    """The region that it is a part of."""
+    backend: str
+    kernel: str
+    """What the backend calls it."""
+    operator: str
+    """The operator of the first of its nodes; what the backend calls it where none is known."""
+    nodes: tuple[str, ...]
+    """The nodes that it computes, as far as they are known."""
+    seconds: float
+    """Its time in the last run; of all times where it ran more than once."""
+
+
 class Comparison(NamedTuple):
     """An output beside what is expected."""
 
@@ -77,8 +124,8 @@ class Report(NamedTuple):
     """How long the compile took."""
     nodes: tuple[Node, ...]
     """Where each node went."""
-    ledger: tuple[dict[str, Any], ...]
-    """For each constant who reads it, who stores it, and what became of it: the rows of ``byoc inspect --constants --json``."""
+    ledger: tuple[LedgerRow, ...]
+    """For each constant who reads it, who stores it, and what became of it."""
     warnings: tuple[str, ...] = ()
     """What is worth knowing, a line each. Each is given as a Python warning too."""
 

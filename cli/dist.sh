@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# What a release ships, into target/dist: an archive with the program, the plugins, the C library, headers, manual pages and
+# completions; the wheel; the crates; and for all of it the licences of what is compiled in, and an SBOM (CycloneDX). Two runs of one
+# commit give the same bytes, in whichever folder the clone is.
+#
+# It needs maturin (pip install maturin), cargo-about and cargo-cyclonedx (cargo install --locked cargo-about cargo-cyclonedx).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
+name=byoc-$version-$(uname -m)-linux
+out=$root/target/dist
+stage=$out/stage/$name
+
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+# A build of its own: no path of this machine is in it.
+export CARGO_TARGET_DIR=$out/build CARGO_INCREMENTAL=0
+export RUSTFLAGS="--remap-path-prefix=$root=/byoc --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
+plugins=(cublas cutlass cuda)
+
+rm -rf "$out/stage" && mkdir -p "$stage/bin" "$stage/lib/byoc/plugins" "$stage/share/man/man1" "$stage/share/completions"
+cargo build --release --locked --package byoc-cli "${plugins[@]/#/--package=byoc-}"
+core/bindings/c/install.sh "$stage"
+cp plugin-api/include/*.h "$stage/include/"
+cp "$CARGO_TARGET_DIR/release/byoc" "$stage/bin/"
+for plugin in "${plugins[@]}"; do cp "$CARGO_TARGET_DIR/release/libbyoc_$plugin.so" "$stage/lib/byoc/plugins/"; done
+"$stage/bin/byoc" man >"$stage/share/man/man1/byoc.1"
+for verb in $("$stage/bin/byoc" --help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p' | grep -vx help); do
+    "$stage/bin/byoc" man "$verb" >"$stage/share/man/man1/byoc-$verb.1"
+done
+for shell in bash fish zsh; do "$stage/bin/byoc" completions "$shell" >"$stage/share/completions/byoc.$shell"; done
+
+licences() { cargo about generate --locked --fail --config cli/about.toml --output-file "$1" cli/about.hbs; }
+licences "$stage/THIRD-PARTY-LICENSES.html"
+cp LICENSE-MIT LICENSE-APACHE README.md CHANGELOG.md "$stage/"
+cargo cyclonedx --format json --manifest-path cli/Cargo.toml --override-filename byoc.cdx
+mv cli/byoc.cdx.json "$stage/"
+# Of each member cargo-cyclonedx writes one beside its manifest.
+git clean --quiet --force -- '*.cdx.json'
+
+tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$out/stage" -c "$name" | gzip -9n >"$out/$name.tar.gz"
+
+core/bindings/python/wheel.sh --out "$out"
+cargo package --locked --no-verify --quiet $(sed -n 's/^ *"\(byoc[a-z-]*\)",$/--package \1/p' tests/tests/vendors/packages.rs)
+cp "$CARGO_TARGET_DIR"/package/*.crate "$out/"
+(cd "$out" && sha256sum -- *.tar.gz *.whl *.crate >SHA256SUMS && cat SHA256SUMS)

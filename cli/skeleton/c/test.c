@@ -1,0 +1,1 @@
+../../../backends/template/c/test.c

@@ -1,0 +1,1 @@
+../../../backends/template/src/codegen.rs

@@ -1,0 +1,17 @@
+# Before 1.0 a program needs the minor version that it was written for.
+set(PACKAGE_VERSION "@VERSION@")
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" _byoc_series "${PACKAGE_VERSION}")
+
+if(PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
+    set(PACKAGE_VERSION_COMPATIBLE FALSE)
+else()
+    string(REGEX MATCH "^[0-9]+\\.[0-9]+" _byoc_wanted "${PACKAGE_FIND_VERSION}")
+    if(_byoc_wanted STREQUAL _byoc_series OR NOT PACKAGE_FIND_VERSION)
+        set(PACKAGE_VERSION_COMPATIBLE TRUE)
+    else()
+        set(PACKAGE_VERSION_COMPATIBLE FALSE)
+    endif()
+    if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+        set(PACKAGE_VERSION_EXACT TRUE)
+    endif()
+endif()

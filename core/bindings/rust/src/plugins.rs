@@ -1,0 +1,41 @@
+//! Where plugins are looked for, and how they are kept apart while they compile.
+
+use std::path::PathBuf;
+
+use byoc_core::diagnostic::Result;
+use byoc_core::plugin::{Registry, SearchPath};
+
+/// Where plugins are looked for beside the folders of `BYOC_PLUGIN_PATH`, the user's plugin folder, and `../lib/byoc/plugins` from the
+/// calling program.
+#[derive(Clone, Debug, Default)]
+pub struct Plugins {
+    /// Files; each must be a plugin.
+    pub files: Vec<PathBuf>,
+    /// Folders; what is no plugin in them is passed over.
+    pub dirs: Vec<PathBuf>,
+    /// The program `byoc`, in processes of which plugins compile; else they compile in the process of the caller, and one that
+    /// crashes takes it along.
+    pub program: Option<PathBuf>,
+}
+
+impl Plugins {
+    /// The places, as core has them.
+    pub fn search(&self) -> SearchPath {
+        SearchPath::standard(self.files.clone(), self.dirs.clone())
+    }
+
+    /// The backends of these names, in this process: for what is to be run. No plugin is opened that is not needed for them.
+    pub fn for_running(&self, names: &[String]) -> Result<Registry> {
+        Registry::discover_wanted(&self.search(), &byoc_plugin_api::registered(), names, None)
+    }
+
+    /// Every backend that can be found, and of those beside the program the ones that are `wanted` by name: for compiling.
+    #[cfg(feature = "compiler")]
+    pub fn for_compiling(&self, wanted: &[String]) -> Result<Registry> {
+        let isolation = self.program.clone().map(byoc_core::plugin::Isolation::by);
+        let search = self.search();
+        let mut registry = Registry::discover(&search, &byoc_plugin_api::registered(), isolation.as_ref())?;
+        registry.add_from_beside(&search, wanted, isolation.as_ref());
+        Ok(registry)
+    }
+}
