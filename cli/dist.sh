@@ -30,17 +30,18 @@ for verb in $("$stage/bin/byoc" --help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p' 
 done
 for shell in bash fish zsh; do "$stage/bin/byoc" completions "$shell" >"$stage/share/completions/byoc.$shell"; done
 
-licences() { cargo about generate --locked --fail --config cli/about.toml --output-file "$1" cli/about.hbs; }
-licences "$stage/THIRD-PARTY-LICENSES.html"
+cargo about generate --locked --fail --config cli/about.toml --output-file "$stage/THIRD-PARTY-LICENSES.html" cli/about.hbs
 cp LICENSE-MIT LICENSE-APACHE README.md CHANGELOG.md "$stage/"
 cargo cyclonedx --format json --manifest-path cli/Cargo.toml --override-filename byoc.cdx
-mv cli/byoc.cdx.json "$stage/"
+# It would have a random number, the time and the place of this run.
+time=$(date --utc --date="@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
+sed -e '/"serialNumber"/d' -e "s/\"timestamp\": \"[^\"]*\"/\"timestamp\": \"$time\"/" -e "s#file://$root#file:///byoc#g" cli/byoc.cdx.json >"$stage/byoc.cdx.json"
 # Of each member cargo-cyclonedx writes one beside its manifest.
 git clean --quiet --force -- '*.cdx.json'
 
 tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$out/stage" -c "$name" | gzip -9n >"$out/$name.tar.gz"
 
-core/bindings/python/wheel.sh --out "$out"
+BYOC_LICENCES=$stage/THIRD-PARTY-LICENSES.html core/bindings/python/wheel.sh --out "$out"
 cargo package --locked --no-verify --quiet $(sed -n 's/^ *"\(byoc[a-z-]*\)",$/--package \1/p' tests/tests/vendors/packages.rs)
 cp "$CARGO_TARGET_DIR"/package/*.crate "$out/"
 (cd "$out" && sha256sum -- *.tar.gz *.whl *.crate >SHA256SUMS && cat SHA256SUMS)

@@ -33,7 +33,9 @@ pub fn quiet_panics() {
 #[cfg(feature = "host")]
 fn note(info: &std::panic::PanicHookInfo<'_>) {
     // One without a text cannot be told from others.
-    let Some(text) = info.payload_as_str().map(str::to_owned) else { return };
+    let payload = info.payload();
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let Some(text) = text.or_else(|| payload.downcast_ref::<String>().cloned()) else { return };
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
     if places.len() < MOST {
@@ -72,7 +74,7 @@ pub(crate) fn quietly(call: impl FnOnce()) {
 
 /// What a call gives that may fail by itself, too.
 pub(crate) fn guarded<T>(call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    caught(call).flatten()
+    caught(call)?
 }
 
 /// Something of a backend that lasts. Once a call of it has panicked it may be half done, so it is not called again.
@@ -93,7 +95,7 @@ impl<T: ?Sized> Guard<T> {
             let before = self.panicked.as_ref().map_or("", |error| error.message.as_str());
             return Err(Error::new(format!("it failed before and is not called again: {before}")));
         };
-        caught(|| call(held)).map_err(|error| self.panicked.insert(error).clone()).flatten()
+        caught(|| call(held)).map_err(|error| self.panicked.insert(error).clone())?
     }
 }
 

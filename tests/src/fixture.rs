@@ -69,7 +69,7 @@ impl Fixture {
         let listed = manifest.lines().skip_while(|line| *line != "[workspace.dependencies]").skip(1);
         let names = listed.take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once(" = "));
         let others =
-            names.map(|(name, _)| name).filter(|name| !name.starts_with(['#', ' ']) && !name.starts_with("byoc-"));
+            names.map(|(name, _)| name).filter(|name| !name.starts_with(['#', ' ']) && !name.starts_with("byoc"));
         let others = others.map(|name| format!("{name}.workspace = true"));
         let dependencies: Vec<_> = dependencies.iter().map(|line| (*line).to_owned()).chain(others).collect();
         let head = "[package]\nname = \"byoc-abi-probe\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\n";

@@ -15,7 +15,9 @@ rm -rf python/byoc/c
 rm python/byoc/c/lib/libbyoc.a
 
 cp "$root/LICENSE-MIT" "$root/LICENSE-APACHE" .
-if cargo about --version >/dev/null 2>&1; then
+if [ -n "${BYOC_LICENCES:-}" ]; then
+    cp "$BYOC_LICENCES" THIRD-PARTY-LICENSES.html
+elif cargo about --version >/dev/null 2>&1; then
     (cd "$root" && cargo about generate --config cli/about.toml cli/about.hbs --output-file core/bindings/python/THIRD-PARTY-LICENSES.html)
 else
     echo "wheel.sh: without cargo-about the wheel does not have the licences of what is compiled in" >&2
