@@ -34,7 +34,7 @@ impl Fixture {
         fixture.change("template/Cargo.toml", "byoc-template", &fixture.library.replace('_', "-"));
         let version = format!("version = \"{version}\"");
         fixture.change("plugin-api/Cargo.toml", "version = \"1.0.0\"", &version);
-        fixture.change("plugin-api/dim/Cargo.toml", "\nversion.workspace = true", &format!("\n{version}"));
+        fixture.change("plugin-api/dim/Cargo.toml", "version = \"1.0.0\"", &version);
         changes.iter().for_each(|(file, text, new)| fixture.change(file, text, new));
         fixture
     }

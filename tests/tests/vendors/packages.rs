@@ -106,9 +106,9 @@ fn registry(folder: &Folder, made: &Path) -> PathBuf {
         }
         places::write(&place, ".cargo-checksum.json", json!({ "files": {}, "package": sum }).to_string());
     }
-    for (name, version) in [("byoc-dim", env!("CARGO_PKG_VERSION")), ("byoc-plugin-api", "1.0.0")] {
-        unpack(&made.join(format!("{name}-{version}.crate")), &registry);
-        let place = registry.join(format!("{name}-{version}"));
+    for name in ["byoc-dim-1.0.0", "byoc-plugin-api-1.0.0"] {
+        unpack(&made.join(format!("{name}.crate")), &registry);
+        let place = registry.join(name);
         places::write(&place, ".cargo-checksum.json", json!({ "files": {} }).to_string());
     }
     registry
