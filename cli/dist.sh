@@ -19,7 +19,9 @@ export RUSTFLAGS="--remap-path-prefix=$root=/byoc --remap-path-prefix=${CARGO_HO
 plugins=(cublas cutlass cuda)
 
 rm -rf "$out/stage" && mkdir -p "$stage/bin" "$stage/lib/byoc/plugins" "$stage/share/man/man1" "$stage/share/completions"
-cargo build --release --locked --package byoc-cli "${plugins[@]/#/--package=byoc-}"
+# Apart, as wheel.sh builds it: together cargo would turn on features of both.
+cargo build --release --locked --package byoc-cli
+cargo build --release --locked "${plugins[@]/#/--package=byoc-}"
 core/bindings/c/install.sh "$stage"
 cp plugin-api/include/*.h "$stage/include/"
 cp "$CARGO_TARGET_DIR/release/byoc" "$stage/bin/"

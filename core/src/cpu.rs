@@ -9,8 +9,10 @@ macro_rules! features {
         /// Whether this processor has the feature of that name.
         pub(crate) fn has(name: &str) -> bool {
             match name {
-                #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
-                $($name => std::arch::is_x86_feature_detected!($name),)*
+                $(
+                    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+                    $name => std::arch::is_x86_feature_detected!($name),
+                )*
                 _ => false,
             }
         }

@@ -1,19 +1,30 @@
-//! What can be told of an ELF file without opening it as a library: whether it is complete, and the bytes of a section.
+//! What can be told of an ELF file without opening it as a library: which processor it is for, whether it is complete, and the
+//! bytes of a section.
 //! `dlopen` maps segments without asking how long the file is: a truncated library kills the process with SIGBUS, which
 //! nobody can catch. Files may be hostile.
 
-use object::elf::{FileHeader64, PT_LOAD};
+use std::env::consts::ARCH;
+
+use object::elf::{EM_AARCH64, EM_X86_64, FileHeader64, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{LittleEndian, ReadRef};
 
-/// Errors when a loadable segment of the 64-bit little-endian ELF file `bytes` lies outside it. Other formats are left to the
-/// dynamic loader, which refuses them by itself.
-pub(crate) fn check_segments(bytes: &[u8]) -> Result<(), String> {
+/// Errors when the 64-bit little-endian ELF file `bytes` is for another processor, of which the dynamic loader says that there is
+/// no such file, or when a loadable segment lies outside it. Other formats are left to that loader, which refuses them by itself.
+pub(crate) fn check_library(bytes: &[u8]) -> Result<(), String> {
     const DAMAGED: &str = "damaged ELF header";
     if !bytes.starts_with(b"\x7fELF\x02\x01") {
         return Ok(());
     }
     let header = FileHeader64::<LittleEndian>::parse(bytes).map_err(|_| "truncated ELF file")?;
+    let processor = match header.e_machine(LittleEndian) {
+        EM_AARCH64 => "aarch64",
+        EM_X86_64 => "x86_64",
+        _ => ARCH,
+    };
+    if processor != ARCH {
+        return Err(format!("it is for {processor}, and this program is for {ARCH}"));
+    }
     let segments = header.program_headers(LittleEndian, bytes).map_err(|_| DAMAGED)?;
     for segment in segments.iter().filter(|segment| segment.p_type(LittleEndian) == PT_LOAD) {
         let (start, size) = segment.file_range(LittleEndian);
@@ -45,11 +56,23 @@ mod tests {
     #[test]
     fn own_binary_is_whole_and_every_cut_is_seen() {
         let bytes = own_binary();
-        assert_eq!(check_segments(&bytes), Ok(()));
-        let cut = check_segments(&bytes[..4096]).expect_err("cut");
+        assert_eq!(check_library(&bytes), Ok(()));
+        let cut = check_library(&bytes[..4096]).expect_err("cut");
         assert!(cut.starts_with("truncated ELF file: "), "{cut}");
-        assert_eq!(check_segments(&bytes[..40]), Err("truncated ELF file".into()));
-        assert_eq!(check_segments(b"no ELF"), Ok(()));
+        assert_eq!(check_library(&bytes[..40]), Err("truncated ELF file".into()));
+        assert_eq!(check_library(b"no ELF"), Ok(()));
+    }
+
+    #[test]
+    fn another_processor_is_named() {
+        let mut bytes = own_binary();
+        let other = if ARCH == "aarch64" { EM_X86_64 } else { EM_AARCH64 };
+        bytes[18..20].copy_from_slice(&other.0.to_le_bytes());
+        let error = check_library(&bytes).expect_err("it is for another processor");
+        assert!(
+            error.starts_with("it is for ") && error.ends_with(&format!(", and this program is for {ARCH}")),
+            "{error}"
+        );
     }
 
     #[test]
@@ -86,8 +109,8 @@ mod tests {
     #[test]
     fn hostile_files_do_no_harm() {
         let whole = small();
-        assert_eq!((check_segments(&whole), section(&whole, ".byoc")), (Ok(()), Some(b"hello".as_slice())));
-        let look = |bytes: &[u8]| drop((check_segments(bytes), section(bytes, ".byoc")));
+        assert_eq!((check_library(&whole), section(&whole, ".byoc")), (Ok(()), Some(b"hello".as_slice())));
+        let look = |bytes: &[u8]| drop((check_library(bytes), section(bytes, ".byoc")));
         for length in 0..whole.len() {
             look(&whole[..length]);
         }

@@ -102,7 +102,7 @@ impl Library {
     pub fn open(path: &Path) -> Result<(Identity, Library), LoadError> {
         let bytes = read_file(path)?;
         allow::check(&bytes)?;
-        crate::elf::check_segments(&bytes).map_err(LoadError::NotAPlugin)?;
+        crate::elf::check_library(&bytes).map_err(LoadError::NotAPlugin)?;
         let manifest = Manifest::find(&bytes)?;
         if let Some(Manifest { name, version, abi, .. }) = &manifest {
             // Before anything of an incompatible plugin can run.

@@ -1,4 +1,4 @@
-"""What the Python module costs: a run beside the program's, two threads beside one, the import.
+"""What the Python module costs: a run beside the program's, outputs of 64 MiB, two threads beside one, the import.
 
     env/bin/pip install target/wheels/byoc-*.whl onnx
     env/bin/python tests/bench/python_module.py MODEL.onnx
@@ -53,7 +53,29 @@ def overhead(folder: Path) -> None:
     copied, lent = seconds_a_run(lambda: session.run(inputs)), seconds_a_run(lambda: session.run(inputs, copy=False))
     bench = [byoc._program(), "bench", path, "--threads", "1", "--duration", "1", "--json"]
     own = json.loads(subprocess.run(bench, check=True, capture_output=True).stdout)["seconds"]["median"]
-    print(f"a run: {copied * 1e6:.2f} us from Python, {lent * 1e6:.2f} us with copy=False, {own * 1e6:.2f} us in the program")
+    out = {"y": byoc.empty(8)}
+    given = seconds_a_run(lambda: session.run(inputs, out=out))
+    print(f"a run: {copied * 1e6:.2f} us from Python, {lent * 1e6:.2f} us with copy=False, {given * 1e6:.2f} us with out, {own * 1e6:.2f} us in the program")
+
+
+def outputs(folder: Path) -> None:
+    """A run whose output is large, by the place that the output gets."""
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [64 << 18]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "main", ports[:1], ports[1:])
+    path = folder / "large.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    session = byoc.Session(path, threads=1)
+    inputs = {"x": np.ones(64 << 18, np.float32)}
+    aligned = byoc.empty(64 << 18)
+    others = byoc.empty((64 << 18) + 4)[4:]
+    ways = {"new arrays": {}, "copy=False": {"copy": False}, "out": {"out": {"y": aligned}}, "out at 16 bytes": {"out": {"y": others}}}
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(ROUNDS * 3):
+        for way, wishes in ways.items():
+            start = time.perf_counter()
+            session.run(inputs, **wishes)
+            times[way].append(time.perf_counter() - start)
+    print("an output of 64 MiB:", ", ".join(f"{way} {statistics.median(found) * 1e3:.1f} ms" for way, found in times.items()))
 
 
 def threads(model: str, folder: Path) -> None:
@@ -88,6 +110,7 @@ def main() -> None:
     """Measures all of it."""
     with tempfile.TemporaryDirectory() as folder:
         overhead(Path(folder))
+        outputs(Path(folder))
         threads(sys.argv[1], Path(folder))
     importing()
 

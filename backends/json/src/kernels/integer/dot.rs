@@ -4,6 +4,7 @@ use crate::kernels::isa::Isa;
 
 /// The instructions that products are made of, worst first. All give the same sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "VNNI is of x86-64"))]
 pub(super) enum Dot {
     /// Products of 16 bits: A is widened.
     Wide,

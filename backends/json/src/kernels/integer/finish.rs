@@ -131,6 +131,7 @@ pub(super) fn columns<T: Copy>(list: &[T], columns: &Range<usize>, other: T) -> 
 
 impl<'a> Finish<'a> {
     /// The columns of a panel alone.
+    #[cfg(target_arch = "x86_64")]
     pub(super) fn panel(&self, index: usize) -> Finish<'a> {
         let start = self.columns.start + index * PANEL;
         Finish { columns: start..(start + PANEL).min(self.columns.end), ..self.clone() }

@@ -12,6 +12,7 @@ use super::{pairs, vnni, wide};
 ///
 /// # Safety
 /// The rows and columns of `finish` are in C, and nothing else accesses them; the CPU has what `dot` and `vectors` say.
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables, reason = "only x86-64 has a choice"))]
 pub(super) unsafe fn multiply(tiles: &Tiles<'_>, dot: Dot, vectors: bool) {
     tiles.check(dot);
     match dot {

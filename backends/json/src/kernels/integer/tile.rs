@@ -40,6 +40,7 @@ pub(super) struct Tiles<'a> {
     /// The greatest byte of each tile, for [`Dot::Pairs`].
     pub(super) peaks: &'a [u8],
     /// The zero point of the bytes.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only vectors of x86-64 multiply bytes"))]
     pub(super) zero: u8,
     /// Panels of B, as many as [`Dot::panels`] at most.
     pub(super) b: &'a [i8],
@@ -72,6 +73,7 @@ impl Tiles<'_> {
     }
 
     /// What the zero point of A takes off the columns of a panel whose products are those of bytes.
+    #[cfg(target_arch = "x86_64")]
     pub(super) fn taken(&self, panel: usize) -> [i32; PANEL] {
         self.stats[panel].sums.map(|sum| sum.wrapping_mul(i32::from(self.zero)))
     }
