@@ -133,7 +133,8 @@ fn a_backend_against_the_packaged_contract() {
     places::copy_into(&project, &places::checkout().join("Cargo.lock"), "Cargo.lock");
     // Third-party crates are those of the other projects.
     let target = places::target().join("vendor");
-    outcome(cargo(&["build", "--quiet"], &project).env("CARGO_TARGET_DIR", &target)).success();
+    let mut build = cargo(&["build", "--quiet"], &project);
+    outcome(build.env("CARGO_TARGET_DIR", &target).env("CARGO_PROFILE_DEV_DEBUG", "0")).success();
     let plugin = target.join("debug/libbyoc_acme.so");
     let info = outcome(&mut byoc(&["plugin", "info", "acme", "--plugin", plugin.to_str().expect("text")]));
     assert!(info.success().contains("Element-wise Add of f32 tensors"), "{info:?}");
