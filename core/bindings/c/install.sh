@@ -2,11 +2,11 @@
 # Puts the C library, its header, and what pkg-config and CMake need to find it, below a folder that can be moved as a whole.
 #
 #     core/bindings/c/install.sh /usr/local              # builds the shared and the static library first
-#     core/bindings/c/install.sh /usr/local libbyoc.so   # a library that is built already
+#     core/bindings/c/install.sh /usr/local libbyoc.so   # a library that is built already; a static one may follow
 set -euo pipefail
 prefix=${1:?the folder to install into, such as /usr/local}
 shared=${2:-}
-static=
+static=${3:-}
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 
@@ -23,6 +23,7 @@ install -m 644 "$here/include/byoc.h" "$prefix/include/byoc.h"
 install -m 755 "$shared" "$prefix/lib/libbyoc.so"
 if [ -n "$static" ]; then
     install -m 644 "$static" "$prefix/lib/libbyoc.a"
+    sed "s/@VERSION@/$version/" "$here/package/byoc-static.pc" >"$prefix/lib/pkgconfig/byoc-static.pc"
 fi
 sed "s/@VERSION@/$version/" "$here/package/byoc.pc" >"$prefix/lib/pkgconfig/byoc.pc"
 for file in byoc-config.cmake byoc-config-version.cmake; do

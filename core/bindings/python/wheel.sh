@@ -12,7 +12,7 @@ cp "${CARGO_TARGET_DIR:-$root/target}/release/byoc" byoc.data/scripts/byoc
 rm -rf python/byoc/c
 ../c/install.sh python/byoc/c
 # It is larger than the whole wheel.
-rm python/byoc/c/lib/libbyoc.a
+rm python/byoc/c/lib/libbyoc.a python/byoc/c/lib/pkgconfig/byoc-static.pc
 
 cp "$root/LICENSE-MIT" "$root/LICENSE-APACHE" .
 if [ -n "${BYOC_LICENCES:-}" ]; then

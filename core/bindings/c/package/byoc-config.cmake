@@ -10,11 +10,11 @@ if(NOT TARGET byoc::byoc)
 endif()
 
 if(NOT TARGET byoc::static AND EXISTS "${_byoc_prefix}/lib/libbyoc.a")
-    add_library(byoc::static STATIC IMPORTED)
+    # All of it: backends register themselves, and no function names them.
+    add_library(byoc::static INTERFACE IMPORTED)
     set_target_properties(byoc::static PROPERTIES
-        IMPORTED_LOCATION "${_byoc_prefix}/lib/libbyoc.a"
         INTERFACE_INCLUDE_DIRECTORIES "${_byoc_prefix}/include"
-        INTERFACE_LINK_LIBRARIES "gcc_s;util;rt;pthread;m;dl;c")
+        INTERFACE_LINK_LIBRARIES "-Wl,--whole-archive;${_byoc_prefix}/lib/libbyoc.a;-Wl,--no-whole-archive;gcc_s;util;rt;pthread;m;dl;c")
 endif()
 
 unset(_byoc_prefix)
