@@ -98,19 +98,23 @@ pub(crate) fn check_overlaps(
     inputs: (&[PortInfo], &[Value<'_>]),
     outputs: (&[PortInfo], &[Option<Target<'_>>]),
 ) -> PyResult<()> {
-    let mut known: Vec<(String, Range<usize>)> = Vec::new();
+    if outputs.1.is_empty() {
+        return Ok(());
+    }
+    let mut known: Vec<(&str, &str, Range<usize>)> = Vec::new();
     for (port, value) in inputs.0.iter().zip(inputs.1) {
         if let Value::Array(array) = value {
-            known.push((format!("input '{}'", port.name), array.range()));
+            known.push(("input", &port.name, array.range()));
         }
     }
     for (port, target) in outputs.0.iter().zip(outputs.1) {
         let Some(range) = target.as_ref().map(Target::range) else { continue };
-        if let Some((other, _)) = known.iter().find(|(_, other)| range.start < other.end && other.start < range.end) {
-            let message = format!("the memory for output '{}' shares bytes with {other}", port.name);
+        let shared = known.iter().find(|(_, _, other)| range.start < other.end && other.start < range.end);
+        if let Some((kind, name, _)) = shared {
+            let message = format!("the memory for output '{}' shares bytes with {kind} '{name}'", port.name);
             return Err(bad_input(py, message, "Give it memory of its own"));
         }
-        known.push((format!("that for output '{}'", port.name), range));
+        known.push(("that for output", &port.name, range));
     }
     Ok(())
 }
