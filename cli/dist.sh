@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What a release ships, into target/dist: an archive with the program, the plugins, the C library, headers, manual pages and
-# completions; the wheel; the crates; and for all of it the licences of what is compiled in, and an SBOM (CycloneDX). Two runs of one
-# commit give the same bytes, in whichever folder the clone is.
+# completions; the wheel; the crates; and for all of it the licences of what is compiled in, and an SBOM (CycloneDX). No time, random
+# number or path of the machine goes in, so that two runs of one commit can be compared.
 #
 # It needs maturin (pip install maturin), cargo-about and cargo-cyclonedx (cargo install --locked cargo-about cargo-cyclonedx).
 set -euo pipefail
