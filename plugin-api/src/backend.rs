@@ -52,7 +52,7 @@ pub struct Description {
     pub domain: Option<String>,
     /// Options that are about a machine, such as where a library is. They are not kept in the artifact: the user gives
     /// them when a model is compiled and when it is run, and a backend is given them beside the others
-    /// ([`Environment::options`]), so names are not those of [`Description::options`].
+    /// ([`Environment::options`](crate::Environment::options)), so names are not those of [`Description::options`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub run_options: Vec<OptionSpec>,
     /// Whether the code of its regions is one of several that compute the same: [`Backend::candidates`] gives the others.

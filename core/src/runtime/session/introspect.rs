@@ -42,10 +42,10 @@ pub struct RegionTime {
     pub symbol: String,
     /// The backend it ran on.
     pub backend: String,
-    /// Wall time on the host. On a device, its own time where that is taken ([`Queueing::Timed`]), else 0.
+    /// Wall time on the host. On a device, its own time where that is taken ([`Queueing::Timed`](super::Queueing::Timed)), else 0.
     #[serde(rename = "seconds", serialize_with = "seconds")]
     pub time: Duration,
-    /// What it consisted of, where times were taken ([`Queueing::Timed`]) and its backend tells.
+    /// What it consisted of, where times were taken ([`Queueing::Timed`](super::Queueing::Timed)) and its backend tells.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepTime>,
 }
@@ -106,7 +106,7 @@ pub struct CopyTime {
     pub to: String,
     /// Bytes.
     pub bytes: u64,
-    /// The device's own time where that is taken ([`Queueing::Timed`]), else 0.
+    /// The device's own time where that is taken ([`Queueing::Timed`](super::Queueing::Timed)), else 0.
     #[serde(rename = "seconds", serialize_with = "seconds")]
     pub time: Duration,
 }
@@ -234,7 +234,7 @@ impl Session {
         own.chain(self.stages().flat_map(Session::copies)).collect()
     }
 
-    /// What happened in the last run, where times were taken ([`Queueing::Timed`]): regions with their steps, and copies. Of a region in
+    /// What happened in the last run, where times were taken ([`Queueing::Timed`](super::Queueing::Timed)): regions with their steps, and copies. Of a region in
     /// a body the first 4,096 executions are there.
     pub fn spans(&self) -> Vec<Span> {
         let memory = |memory: usize| match memory {
