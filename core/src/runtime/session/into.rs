@@ -54,7 +54,7 @@ impl Session {
         self.tables.begin_run();
         self.check_lists(inputs)?;
         self.forget_last_run();
-        self.ready(inputs)?;
+        self.in_turn(0, &mut |session| session.ready(inputs))?;
         for (index, given) in outputs.iter().enumerate() {
             let (Some(given), Some(state)) = (given, &self.state) else { continue };
             let port = &self.entry.outputs[index];
