@@ -44,6 +44,8 @@ git clean --quiet --force -- '*.cdx.json'
 tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$out/stage" -c "$name" | gzip -9n >"$out/$name.tar.gz"
 
 BYOC_LICENCES=$stage/THIRD-PARTY-LICENSES.html core/bindings/python/wheel.sh --out "$out"
-cargo package --locked --no-verify --quiet $(sed -n 's/^ *"\(byoc[a-z-]*\)",$/--package \1/p' tests/tests/vendors/packages.rs)
+cargo package --locked --no-verify --quiet $(cargo metadata --no-deps --format-version 1 | python3 -c '
+import json, sys
+print(*(f"--package={it['name']}" for it in json.load(sys.stdin)["packages"] if it["publish"] is None))')
 cp "$CARGO_TARGET_DIR"/package/*.crate "$out/"
 (cd "$out" && sha256sum -- *.tar.gz *.whl *.crate >SHA256SUMS && cat SHA256SUMS)

@@ -211,14 +211,8 @@ pub(crate) fn open(execution: &Execution, digests: Digests) -> Result<Opened> {
 
 /// The settings for something that is compiled already: only those about the machine that runs it are of use then.
 pub(crate) fn run_options(registry: &Registry, settings: &[(String, String)]) -> Result<Settings> {
-    let (others, run_options) = registry.part_settings(settings);
-    match others.first() {
-        None => Ok(run_options),
-        Some((key, _)) => {
-            let message = format!("option '{key}' is not an option of running");
-            Err(Diagnostic::new(Code::BadOption, message).hint("Give it to byoc compile, or name the .onnx model"))
-        }
-    }
+    let options = registry.options_of_running(settings);
+    options.map_err(|error| error.hint("Give it to byoc compile, or name the .onnx model"))
 }
 
 /// Compiles a model into a file without a name, which is gone when the process ends; also gives the files that were read.

@@ -3,6 +3,7 @@
 #[cfg(feature = "compiler")]
 mod custom;
 mod identity;
+mod names;
 mod registry;
 mod search;
 mod worker;
@@ -13,6 +14,7 @@ pub use custom::custom_operators;
 #[cfg(feature = "compiler")]
 pub(crate) use custom::custom_operators_among;
 pub use identity::BackendIdentity;
+pub use names::{backend_named, default_backend, option_named};
 pub use registry::{
     Origin, PluginFile, Refused, Registered, Registry, Selected, Settings, Shadowed, digest, embedded, plugin_files,
 };

@@ -21,10 +21,7 @@ pub(crate) fn backend_option(text: &str) -> Result<(String, String), String> {
         .split_once('=')
         .filter(|(key, _)| key.split_once('.').is_some_and(|(backend, key)| !backend.is_empty() && !key.is_empty()));
     let (key, value) = pair.ok_or("expected NAME.KEY=VALUE, such as gpu.arch=sm_90a")?;
-    let key = match key.split_once('.') {
-        Some((name, key)) => format!("{}.{key}", backend(name)?),
-        None => key.to_owned(),
-    };
+    let key = request::option_named(key, &embed::backends()).map_err(|error| error.message)?;
     Ok((key, value.into()))
 }
 

@@ -358,6 +358,17 @@ impl Registry {
         Ok(Selected { registered, options })
     }
 
+    /// The settings for something that is compiled already. Errors where one is not about the machine that runs it.
+    pub fn options_of_running(&self, settings: &[(String, String)]) -> Result<Settings> {
+        let (others, run_options) = self.part_settings(settings);
+        match others.first() {
+            None => Ok(run_options),
+            Some((key, _)) => {
+                Err(Diagnostic::new(Code::BadOption, format!("option '{key}' is not an option of running")))
+            }
+        }
+    }
+
     /// Splits settings `(backend.key, value)` into those of compiling and those of running, by the backends' declarations.
     /// Unknown ones count as those of compiling.
     pub fn part_settings(&self, settings: &[(String, String)]) -> (Settings, Settings) {

@@ -7,13 +7,11 @@ use byoc_core::compile::Request;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::onnx::{ImportOptions, REPRO_BACKEND, REPRO_OPTIONS, file_info};
 use byoc_core::plugin::{Registry, Selected, Settings};
+pub use byoc_core::plugin::{backend_named, default_backend, option_named};
 use byoc_plugin_api::{Backend, OptionKind};
 
 /// The backends that are part of a program.
 pub type Embedded<'a> = &'a [&'static dyn Backend];
-
-/// What users call the embedded backend for the host.
-const CPU: &str = "cpu";
 
 /// A choice that a host backend offers for its option `kernels` when it has plain kernels to compare with.
 const REFERENCE: (&str, &str) = ("kernels", "reference");
@@ -25,22 +23,6 @@ pub struct Chosen {
     pub backends: Vec<String>,
     /// Settings.
     pub options: Settings,
-}
-
-/// The backend for a user who names none: the first embedded host backend.
-pub fn default_backend(embedded: Embedded<'_>) -> Result<String> {
-    let host = embedded.iter().map(|backend| backend.describe()).find(|description| description.host);
-    let none =
-        || Diagnostic::new(Code::UnknownBackend, "this byoc has no host backend").hint("Name one with --backend");
-    host.map(|description| description.name).ok_or_else(none)
-}
-
-/// The backend that a user means by a name: `cpu` is the embedded one for the host, whatever it is called.
-pub fn backend_named(name: &str, embedded: Embedded<'_>) -> Result<String> {
-    match name {
-        CPU => default_backend(embedded),
-        name => Ok(name.to_owned()),
-    }
 }
 
 /// The backend that has reference kernels, with the setting that chooses them, as (`backend.key`, value).

@@ -1,8 +1,13 @@
 //! The C library: its header is the Rust definitions, C and C++ compilers take it without a warning, and programs run artifacts by it and
 //! do wrong what can be done wrong.
 
+#[macro_use]
+extern crate byoc_tests_macros;
+
+mod installed;
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use byoc_core::onnx_types;
 use byoc_plugin_api::DType;
@@ -11,6 +16,11 @@ use byoc_tests::golden::golden;
 use byoc_tests::onnx::small;
 use byoc_tests::places;
 use byoc_tests::program::{Outcome, outcome};
+use byoc_tests::trial;
+
+fn main() -> ExitCode {
+    trial::run(&[("installed", installed::trials)])
+}
 
 /// What stands before the generated part.
 const HEAD: &str = "/* byoc's runtime as a C library: artifacts are opened and run. Generated from core/bindings/c.\n \
@@ -111,54 +121,6 @@ fn the_example_runs_in_c_and_cpp() {
     let failed = run(&folder, &["model.onnx"]);
     let message = "[B602] 'model.onnx' is not an artifact: it is an ONNX model. Compile it first: byoc compile model.onnx -o model.byoc\n";
     assert_eq!((failed.code, failed.stderr.as_str()), (Some(1), message));
-}
-
-/// A program of CMake's that uses the installed library.
-const PROJECT: &str = "cmake_minimum_required(VERSION 3.10)\nproject(example C)\nfind_package(byoc VERSION REQUIRED)\n\
-    add_executable(program run.c)\ntarget_link_libraries(program byoc::byoc)\n";
-
-#[test]
-fn what_is_installed_is_found_by_pkg_config_and_cmake() {
-    let folder = Folder::compiled(small());
-    let prefix = folder.path().join("installed");
-    let script = folder_of_library().join("install.sh");
-    let installed =
-        outcome(Command::new("bash").arg(script).arg(&prefix).arg(places::dependencies().join("libbyoc.so")));
-    assert_eq!((installed.code, installed.stderr.as_str()), (Some(0), ""));
-    // What is installed may be moved.
-    let moved = folder.path().join("moved");
-    std::fs::rename(&prefix, &moved).expect("the folder is ours");
-    let expected = {
-        build(COMPILERS[0], &places::checkout().join("docs/examples/run.c"), folder.path());
-        run(&folder, &["model.byoc"]).success().to_owned()
-    };
-
-    let tell = |what: &[&str]| {
-        let mut command = Command::new("pkg-config");
-        outcome(command.env("PKG_CONFIG_PATH", moved.join("lib/pkgconfig")).args(what).arg("byoc")).success().to_owned()
-    };
-    assert_eq!(tell(&["--modversion"]).trim(), env!("CARGO_PKG_VERSION"));
-    let flags = tell(&["--cflags", "--libs"]);
-    let mut compiler = Command::new("cc");
-    compiler.arg(places::checkout().join("docs/examples/run.c")).args(flags.split_whitespace());
-    compiler.arg(format!("-Wl,-rpath,{}", moved.join("lib").display())).arg("-o").arg(folder.path().join("program"));
-    assert_eq!(outcome(&mut compiler).success(), "");
-    assert_eq!(run(&folder, &["model.byoc"]).success(), expected);
-
-    let project = folder.path().join("project");
-    std::fs::create_dir(&project).expect("the folder is ours");
-    places::copy_into(&project, &places::checkout().join("docs/examples/run.c"), "run.c");
-    let cmake = |version: &str| {
-        places::write(&project, "CMakeLists.txt", PROJECT.replace("VERSION REQUIRED", &format!("{version} REQUIRED")));
-        let mut command = Command::new("cmake");
-        command.arg("-S").arg(&project).arg("-B").arg(project.join("build"));
-        outcome(command.arg(format!("-DCMAKE_PREFIX_PATH={}", moved.display())))
-    };
-    assert!(cmake("99.0").stderr.contains("byoc-config.cmake, version: 0.1.0"), "{:?}", cmake("99.0"));
-    cmake("0.1").success();
-    outcome(Command::new("cmake").arg("--build").arg(project.join("build"))).success();
-    std::fs::rename(project.join("build/program"), folder.path().join("program")).expect("it was built");
-    assert_eq!(run(&folder, &["model.byoc"]).success(), expected);
 }
 
 #[test]

@@ -22,7 +22,8 @@ fn tests_in_python_pass() -> Needed<()> {
         .args(["-W", "error::ResourceWarning", "-m", "unittest", "test_module"])
         .current_dir(places::checkout().join("core/bindings/python/tests"))
         .env("BYOC_PROGRAM", program::path())
-        .env("BYOC_PLUGIN", places::plugin("template"));
+        .env("BYOC_PLUGIN", places::plugin("template"))
+        .env("BYOC_DEVICE_PLUGIN", places::plugin("simdev"));
     let output = command.output().expect("Python runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(())

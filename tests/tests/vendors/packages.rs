@@ -30,7 +30,7 @@ fn cargo(arguments: &[&str], from: &Path) -> Command {
     command
 }
 
-/// What cargo knows of the packages that this one needs, itself included.
+/// What cargo knows of every package that is in this build.
 fn metadata() -> Vec<Value> {
     let mut command = cargo(&["metadata", "--format-version", "1", "--locked"], &places::checkout());
     // Packages for other systems are a part of it, which no build here has downloaded.
@@ -86,7 +86,7 @@ fn packages_are_complete() {
     }
 }
 
-/// A registry in a folder: what the contract needs as cargo has it already, and the packages of the contract.
+/// A registry in a folder: every package that our build has, as cargo keeps it, and the packages of the contract.
 fn registry(folder: &Folder, made: &Path) -> PathBuf {
     let registry = folder.path().join("registry");
     std::fs::create_dir(&registry).expect("the folder is ours");

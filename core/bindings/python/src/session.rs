@@ -295,10 +295,6 @@ pub(crate) fn load(
     observer: &mut dyn Observer,
 ) -> Result<Loaded> {
     if is_model(&path)? {
-        if loading.constants_from.is_some() {
-            let error = Diagnostic::new(Code::Usage, "constants_from is for artifacts, and a model is given");
-            return Err(error.hint("Leave it out"));
-        }
         return models.compiler(plugins).open(&loading.options(), observer);
     }
     models.options_of_running(loading.options().plugins(plugins))?.open(path)

@@ -1,5 +1,5 @@
-"""What the module does, on models that are made here. `BYOC_PROGRAM` is the program, and `BYOC_PLUGIN` a plugin file of the backend
-`template`."""
+"""What the module does, on models that are made here. `BYOC_PROGRAM` is the program, `BYOC_PLUGIN` a plugin file of the backend `template`,
+and `BYOC_DEVICE_PLUGIN` one of `simdev`, which has a device."""
 
 from __future__ import annotations
 
@@ -293,6 +293,23 @@ class Running(Case):
         np.testing.assert_array_equal(out[2], [[1, 2]])
         error = self.fails("B701", session.run, [[1, 5, 7]], out=out)
         self.assertEqual(error.message, "output 'n' is i64[1, 3], and the memory for it is i64[1, 2]")
+
+    def test_outputs_of_a_device_are_written_out(self):
+        plugins = [os.environ["BYOC_DEVICE_PLUGIN"]]
+        path, report = self.compiled(product(2), backends=["simdev", "cpu"], plugins=plugins)
+        self.assertIn("simdev", report.backends())
+        session = byoc.Session(path, plugins=plugins, devices=["sim:0"])
+        out = byoc.empty((2, 4))
+        for factor in (1, 2):
+            x = np.full((2, 3), factor, np.float32)
+            session.run([x], out=[out])
+            np.testing.assert_allclose(out, expected(x), rtol=1e-6)
+
+    def test_options_of_the_embedded_backend_have_its_name(self):
+        path, _ = self.compiled(options={"cpu.pack": False})
+        for options in ({"cpu.pack": True}, {"json.pack": True}):
+            error = self.fails("B304", byoc.Session, path, options=options)
+            self.assertEqual(error.message, "option 'json.pack' is not an option of running")
 
     def test_steps_of_a_run_are_timed(self):
         path, _ = self.compiled()

@@ -18,11 +18,6 @@ use byoc_tools::request::{self, Chosen};
 use crate::open::OpenOptions;
 use crate::plugins::Plugins;
 
-/// The name of the embedded backend for the host.
-pub fn default_backend() -> Result<String> {
-    request::default_backend(&byoc_plugin_api::registered())
-}
-
 /// What a compile says of its result.
 pub struct Report {
     /// A row for each node: the backend that took it, and why others did not.
@@ -176,12 +171,20 @@ impl Compiler {
         Ok(Report { nodes, ledger, file_bytes, warnings: observer.warnings })
     }
 
-    /// Compiles into memory that has no file's name, and opens it. Options of running are those of both.
+    /// Compiles into memory that has no file's name, and opens it. Options of running are those of both; plugins are those of the
+    /// compile. Errors where `options` have plugins of their own, or a folder of constants.
     pub fn open(&self, options: &OpenOptions, observer: &mut dyn Observer) -> Result<Session> {
+        if options.constants_from.is_some() || options.plugins != Plugins::default() {
+            let what =
+                if options.constants_from.is_some() { "constants_from is" } else { "plugins of OpenOptions are" };
+            let error = Diagnostic::new(Code::Usage, format!("{what} for artifacts, and a model is given"));
+            return Err(error.hint("Leave it out"));
+        }
         let (request, registry) = self.request()?;
+        let mut run_options = registry.part_settings(&self.chosen()?.options).1;
+        run_options.extend(options.options_of_running(&registry)?);
         let unnamed = compile::compile_unnamed(&request, None, observer)?;
         let name = self.models.first().map_or(Path::new("model"), |(_, path)| path);
-        let run_options = registry.part_settings(&self.chosen()?.options).1;
         options.load(Artifact::from_bytes(name, unnamed.bytes)?, &registry, run_options)
     }
 
@@ -217,10 +220,8 @@ impl Compiler {
     /// What is chosen, where the embedded backend has its own name.
     fn chosen(&self) -> Result<Chosen> {
         let Chosen { backends, options } = &self.chosen;
-        let option = |(key, value): &(String, String)| match key.split_once('.') {
-            Some((backend, key)) => Ok((format!("{}.{key}", named(backend)?), value.clone())),
-            None => Ok((key.clone(), value.clone())),
-        };
+        let embedded = byoc_plugin_api::registered();
+        let option = |(key, value): &(String, String)| Ok((request::option_named(key, &embedded)?, value.clone()));
         Ok(Chosen {
             backends: backends.iter().map(|name| named(name)).collect::<Result<_>>()?,
             options: options.iter().map(option).collect::<Result<_>>()?,

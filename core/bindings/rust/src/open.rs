@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use byoc_core::artifact::Artifact;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_core::plugin::{Registry, Settings};
+use byoc_core::plugin::{Registry, Settings, option_named};
 use byoc_core::runtime::{DeviceName, LoadOptions, Queueing, Session};
 
 use crate::plugins::Plugins;
@@ -17,7 +17,7 @@ pub struct OpenOptions {
     entry: Option<String>,
     threads: usize,
     devices: Vec<String>,
-    constants_from: Option<PathBuf>,
+    pub(crate) constants_from: Option<PathBuf>,
     max_iterations: Option<u64>,
     timed: bool,
 }
@@ -101,12 +101,16 @@ impl OpenOptions {
     /// Opens an artifact that is mapped or in memory already.
     pub fn open_artifact(&self, artifact: Artifact) -> Result<Session> {
         let registry = self.plugins.for_running(&artifact.manifest().backends())?;
-        let (others, run_options) = registry.part_settings(&self.settings);
-        if let Some((key, _)) = others.first() {
-            let error = Diagnostic::new(Code::BadOption, format!("option '{key}' is not an option of running"));
-            return Err(error.hint("Give it where the model is compiled"));
-        }
+        let run_options = self.options_of_running(&registry)?;
         self.load(artifact, &registry, run_options)
+    }
+
+    /// The options, where the embedded backend has its own name. Errors where one is not about the machine that runs an artifact.
+    pub(crate) fn options_of_running(&self, registry: &Registry) -> Result<Settings> {
+        let embedded = byoc_plugin_api::registered();
+        let named = |(key, value): &(String, String)| Ok((option_named(key, &embedded)?, value.clone()));
+        let options = registry.options_of_running(&self.settings.iter().map(named).collect::<Result<Vec<_>>>()?);
+        options.map_err(|error| error.hint("Give it where the model is compiled"))
     }
 
     /// Loads an entry by backends that are found already.

@@ -7,7 +7,7 @@ use byoc_core::plugin::{Registry, SearchPath};
 
 /// Where plugins are looked for beside the folders of `BYOC_PLUGIN_PATH`, the user's plugin folder, and `../lib/byoc/plugins` from the
 /// calling program.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plugins {
     /// Files; each must be a plugin.
     pub files: Vec<PathBuf>,
