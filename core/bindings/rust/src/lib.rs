@@ -3,7 +3,7 @@
 //! ```no_run
 //! use byoc::{Compiler, OpenOptions, TensorView, contiguous_strides};
 //!
-//! # fn main() -> byoc::Result<()> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let report = Compiler::new()
 //!     .model("model.onnx")
 //!     .backend("acme")
