@@ -1,14 +1,15 @@
 //! The input of a verb: an artifact, a model to compile, or a file in a backend's own format.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use byoc_core::artifact::Artifact;
+use byoc_core::artifact::{Artifact, ArtifactFile};
 use byoc_core::compile::{Request, compile_unnamed};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::file_kind::FileKind;
 use byoc_core::overwrite::Input;
 use byoc_core::plugin::{Registry, Settings};
-use byoc_core::runtime::{self, LoadOptions, Session, open_by_content, open_file};
+use byoc_core::runtime::{self, Best, LoadOptions, PassedOver, Session, Wanted, load_best, open_by_content, open_file};
 
 use serde::Serialize;
 
@@ -16,13 +17,19 @@ use crate::args::{Execution, Plugins, Shapes};
 use crate::compile_request;
 use crate::file_kind;
 use crate::progress::Progress;
-use crate::report::count;
+use crate::report::{self, count};
 
 /// A compiled file: an artifact, or a backend's own format.
 pub(crate) enum Compiled {
-    /// An artifact.
-    Artifact(Box<Artifact>),
+    /// An artifact, with or without variants.
+    Artifact(ArtifactFile),
     /// A file in a backend's own format.
+    File(Box<runtime::Opened>),
+}
+
+/// What is loaded of a compiled file.
+enum Part {
+    Artifact(Box<Artifact>),
     File(Box<runtime::Opened>),
 }
 
@@ -34,14 +41,14 @@ pub(crate) struct Compared {
 }
 
 impl Compared {
-    /// What opening does: the graph.
-    pub(crate) fn on_opening(artifact: &Artifact) -> Compared {
-        Compared { sections: 1, of: artifact.sections().count() }
+    /// What opening does: the graphs.
+    pub(crate) fn on_opening(file: &ArtifactFile) -> Compared {
+        Compared { sections: 1 + file.variants().len(), of: file.sections().count() }
     }
 
     /// All of them.
-    pub(crate) fn all(artifact: &Artifact) -> Compared {
-        let of = artifact.sections().count();
+    pub(crate) fn all(file: &ArtifactFile) -> Compared {
+        let of = file.sections().count();
         Compared { sections: of, of }
     }
 
@@ -66,25 +73,34 @@ pub(crate) enum Digests {
     Always,
 }
 
-/// Something that is ready to be loaded.
+/// Something that can be loaded.
 pub(crate) struct Opened {
-    compiled: Compiled,
+    part: Part,
     /// The backends that it needs, and maybe more.
     registry: Registry,
     /// Symbolic sizes; none for a model, where they were used for compiling.
     pub(crate) open_sizes: Shapes,
     /// Files that belong to it though the command line does not name them.
     pub(crate) found: Vec<Input>,
-    /// Settings of backends' options about the machine that runs it.
-    pub(crate) run_options: Settings,
+    /// How it is loaded.
+    pub(crate) options: LoadOptions,
+    /// A session that was loaded to see whether the variant can be, and how long that took.
+    first: Option<(Session, Duration)>,
+    /// Better variants that cannot be loaded here.
+    pub(crate) passed_over: Vec<PassedOver>,
 }
 
 impl Opened {
+    fn new(part: Part, registry: Registry, options: LoadOptions) -> Opened {
+        let (open_sizes, found, passed_over) = (Shapes::default(), Vec::new(), Vec::new());
+        Opened { part, registry, open_sizes, found, options, first: None, passed_over }
+    }
+
     /// The artifact, unless it is a file in a backend's own format.
     pub(crate) fn artifact(&self) -> Option<&Artifact> {
-        match &self.compiled {
-            Compiled::Artifact(artifact) => Some(artifact),
-            Compiled::File(_) => None,
+        match &self.part {
+            Part::Artifact(artifact) => Some(artifact),
+            Part::File(_) => None,
         }
     }
 
@@ -93,12 +109,22 @@ impl Opened {
         &self.registry
     }
 
-    /// Loads it; `path` is the file.
-    pub(crate) fn load(&self, path: &Path, options: &LoadOptions) -> Result<Session> {
-        match &self.compiled {
-            Compiled::Artifact(artifact) => Session::load(Artifact::clone(artifact), &self.registry, options),
-            Compiled::File(opened) => Session::of_file(opened, path, options),
+    /// The variant that it is, if its file has some.
+    pub(crate) fn variant(&self) -> Option<&str> {
+        self.artifact()?.variant()
+    }
+
+    /// A session of it, and how long loading took; `path` is the file.
+    pub(crate) fn load(&mut self, path: &Path) -> Result<(Session, Duration)> {
+        if let Some(first) = self.first.take() {
+            return Ok(first);
         }
+        let start = Instant::now();
+        let session = match &self.part {
+            Part::Artifact(artifact) => Session::load(Artifact::clone(artifact), &self.registry, &self.options),
+            Part::File(opened) => Session::of_file(opened, path, &self.options),
+        }?;
+        Ok((session, start.elapsed()))
     }
 }
 
@@ -117,8 +143,8 @@ fn has_extension(path: &Path, wanted: &str) -> bool {
 
 /// Opens an artifact, or another file by the backend that declares its file ending, or that can read it.
 pub(crate) fn find(path: &Path, places: &Plugins) -> Result<Compiled> {
-    let error = match Artifact::open(path) {
-        Ok(artifact) => return Ok(Compiled::Artifact(Box::new(artifact))),
+    let error = match ArtifactFile::open(path) {
+        Ok(file) => return Ok(Compiled::Artifact(file)),
         Err(error) => error,
     };
     if error.code != Code::DamagedArtifact || has_extension(path, "byoc") {
@@ -139,9 +165,9 @@ pub(crate) fn find(path: &Path, places: &Plugins) -> Result<Compiled> {
 }
 
 /// Opens an artifact and no other file.
-pub(crate) fn open_artifact(path: &Path, places: &Plugins) -> Result<Artifact> {
+pub(crate) fn open_artifact(path: &Path, places: &Plugins) -> Result<ArtifactFile> {
     let registry = || compile_request::isolated_registry(places, &[]);
-    Artifact::open(path).map_err(|error| file_kind::told_by_backends(error, &[path], registry))
+    ArtifactFile::open(path).map_err(|error| file_kind::told_by_backends(error, &[path], registry))
 }
 
 /// Adds to the hint which other files there are.
@@ -159,54 +185,93 @@ fn with_extensions(error: Diagnostic, registry: &Registry) -> Diagnostic {
     error.hint(hint)
 }
 
-/// Opens the file, or compiles the model into a temporary file and opens that.
-pub(crate) fn open(execution: &Execution, digests: Digests) -> Result<Opened> {
-    let path = execution.file.display();
-    let no_digests = |kind: &str| {
-        let message = format!("'{path}' is {kind}, so it takes no --verify-digests");
-        Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out, or name the artifact"))
+/// Opens the file, or compiles the model into a temporary file and opens that. Of a file with variants it is the best one that can
+/// be loaded here, or the one that is named. With `profile` the times of regions are taken.
+pub(crate) fn open(execution: &Execution, digests: Digests, profile: bool) -> Result<Opened> {
+    let options = |run_options| LoadOptions {
+        entry: execution.entry.clone(),
+        threads: execution.threads,
+        constants_from: execution.constants_from.clone(),
+        devices: execution.devices.device.clone(),
+        run_options,
+        queueing: execution.devices.queueing(profile),
+        max_iterations: execution.max_iterations,
     };
     if is_model(&execution.file) {
-        if execution.constants_from.is_some() {
-            let message = format!("'{path}' is a model, so it takes no --constants-from");
-            return Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out, or name the artifact"));
-        }
-        if execution.verify_digests {
-            return no_digests("a model");
-        }
-        let registry = compile_request::isolated_registry(&execution.plugins, &execution.backends.backend)?;
-        let sources = vec![("main".to_owned(), execution.file.clone())];
-        let (_, run_options) = registry.part_settings(&execution.backends.backend_opt);
-        let request = compile_request::request(&registry, &execution.backends, sources, &execution.shapes)?;
-        let (artifact, found) = compile_for_now(&request, &execution.file)?;
-        let compiled = Compiled::Artifact(Box::new(artifact));
-        return Ok(Opened { compiled, registry, open_sizes: Shapes::default(), found, run_options });
+        return open_model(execution, &options);
     }
+    let path = execution.file.display();
     if !execution.backends.backend.is_empty() {
         let message = format!("'{path}' is compiled already, so it takes no --backend");
         return Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out, or name the .onnx model"));
     }
-    let compiled = find(&execution.file, &execution.plugins)?;
-    let registry = match &compiled {
-        Compiled::Artifact(artifact) => {
+    let opened = match find(&execution.file, &execution.plugins)? {
+        Compiled::Artifact(file) => {
             if execution.verify_digests || digests == Digests::Always {
-                artifact.verify_digests()?;
+                file.verify_digests()?;
             }
-            compile_request::registry_for(&execution.plugins, artifact)?
+            best(execution, &file, &options)?
         }
-        Compiled::File(_) if execution.verify_digests => return no_digests("a file of a backend's own"),
-        Compiled::File(_) if execution.constants_from.is_some() => {
-            let message = format!("'{path}' has its constants in it, so it takes no --constants-from");
-            return Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out"));
+        Compiled::File(opened) => {
+            no_flags_of_artifacts(execution, "a file of a backend's own")?;
+            let registry = Registry { backends: vec![opened.backend.clone()], ..Registry::default() };
+            let options = options(run_options(&registry, &execution.backends.backend_opt)?);
+            Opened::new(Part::File(opened), registry, options)
         }
-        Compiled::File(opened) => Registry { backends: vec![opened.backend.clone()], ..Registry::default() },
     };
-    let run_options = run_options(&registry, &execution.backends.backend_opt)?;
-    let found = match &compiled {
-        Compiled::Artifact(artifact) => artifact.constant_files(execution.constants_from.as_deref()),
-        Compiled::File(_) => Vec::new(),
-    };
-    Ok(Opened { compiled, registry, open_sizes: execution.shapes.clone(), found, run_options })
+    Ok(Opened { open_sizes: execution.shapes.clone(), ..opened })
+}
+
+/// Compiles the model for now.
+fn open_model(execution: &Execution, options: &dyn Fn(Settings) -> LoadOptions) -> Result<Opened> {
+    no_flags_of_artifacts(execution, "a model")?;
+    let registry = compile_request::isolated_registry(&execution.plugins, &execution.backends.backend)?;
+    let sources = vec![("main".to_owned(), execution.file.clone())];
+    let (_, run_options) = registry.part_settings(&execution.backends.backend_opt);
+    let request = compile_request::request(&registry, &execution.backends, sources, &execution.shapes)?;
+    let (artifact, found) = compile_for_now(&request, &execution.file)?;
+    let opened = Opened::new(Part::Artifact(Box::new(artifact)), registry, options(run_options));
+    Ok(Opened { found, ..opened })
+}
+
+/// Errors where a flag is given that is for artifacts only.
+fn no_flags_of_artifacts(execution: &Execution, kind: &str) -> Result<()> {
+    let flags = [
+        ("--constants-from", execution.constants_from.is_some()),
+        ("--verify-digests", execution.verify_digests),
+        ("--variant", execution.variant.is_some()),
+    ];
+    let Some((flag, _)) = flags.into_iter().find(|(_, given)| *given) else { return Ok(()) };
+    let message = format!("'{}' is {kind}, so it takes no {flag}", execution.file.display());
+    Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out, or name the artifact"))
+}
+
+/// The variant that is named, or else the best one that can be loaded; tells which.
+fn best(execution: &Execution, file: &ArtifactFile, options: &dyn Fn(Settings) -> LoadOptions) -> Result<Opened> {
+    let settings = &execution.backends.backend_opt;
+    let wanted = Wanted { variant: execution.variant.as_deref(), devices: &execution.devices.device, settings };
+    let choice = !file.variants().is_empty() && wanted.variant.is_none();
+    let Best { loaded, passed_over } = load_best(file, wanted, &mut |artifact, settings| {
+        let registry = compile_request::registry_for(&execution.plugins, &artifact)?;
+        let options = options(run_options(&registry, &settings)?);
+        let found = artifact.constant_files(execution.constants_from.as_deref());
+        let mut opened = Opened::new(Part::Artifact(Box::new(artifact)), registry, options);
+        opened.found = found;
+        if choice {
+            opened.first = Some(opened.load(&execution.file)?);
+        }
+        Ok(opened)
+    })?;
+    if let Some(name) = loaded.variant().filter(|_| choice) {
+        report::note(&chosen(name, &passed_over));
+    }
+    Ok(Opened { passed_over, ..loaded })
+}
+
+/// `variant cpu; not gpu: there is no backend 'acme'`.
+fn chosen(name: &str, passed_over: &[PassedOver]) -> String {
+    let reasons = passed_over.iter().map(|it| format!("; not {}: {}", it.variant, it.reason.message));
+    format!("variant {name}{}", reasons.collect::<String>())
 }
 
 /// The settings for something that is compiled already: only those about the machine that runs it are of use then.

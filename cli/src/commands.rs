@@ -5,8 +5,10 @@ mod check;
 mod compile;
 mod completions;
 mod explain;
+mod extract;
 mod inspect;
 mod man;
+mod merge;
 mod plugin;
 mod quickstart;
 mod report;
@@ -49,6 +51,8 @@ verbs! {
     Inspect: inspect,
     Explain: explain,
     Report: report,
+    Merge: merge,
+    Extract: extract,
     Swap: swap,
     Tune: tune,
     Repro: repro,

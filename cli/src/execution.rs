@@ -1,16 +1,18 @@
 //! Common start of `run`, `bench` and `verify`: loads an entry by the flags.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use byoc_core::diagnostic::Result;
 use byoc_core::overwrite::Input;
-use byoc_core::runtime::LoadOptions;
+use byoc_core::runtime::PassedOver;
 use byoc_tools::execution::Loaded;
 use byoc_tools::fill::Fill;
 use byoc_tools::process_memory::reset_peak;
+use serde::Serialize;
+use serde_json::json;
 
 use crate::args::{Execution, Inputs};
-use crate::artifact::{self, Digests, Opened};
+use crate::artifact::{self, Digests};
 use crate::{report, threads};
 
 /// A loaded entry, and what is known of the loading.
@@ -25,6 +27,43 @@ pub(crate) struct Ready {
     pub(crate) found: Vec<Input>,
     /// Most threads of each session; 0 where it chooses by itself.
     pub(crate) threads: usize,
+    /// Which variant it is, of a file that has some.
+    pub(crate) variant: Option<Variant>,
+}
+
+/// The variant that was loaded, as `--json` tells it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Variant {
+    /// Its name.
+    variant: String,
+    /// Better ones that cannot be loaded here.
+    passed_over: Vec<Passed>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Passed {
+    variant: String,
+    code: &'static str,
+    reason: String,
+}
+
+impl Variant {
+    fn of(name: &str, passed_over: &[PassedOver]) -> Variant {
+        let passed = |it: &PassedOver| Passed {
+            variant: it.variant.clone(),
+            code: it.reason.code.id(),
+            reason: it.reason.message.clone(),
+        };
+        Variant { variant: name.to_owned(), passed_over: passed_over.iter().map(passed).collect() }
+    }
+
+    /// Adds it to a report, where there is one.
+    pub(crate) fn add_to(of: Option<&Variant>, report: &mut serde_json::Value) {
+        if let Some(Variant { variant, passed_over }) = of {
+            report["variant"] = json!(variant);
+            report["passed_over"] = json!(passed_over);
+        }
+    }
 }
 
 /// What differs from verb to verb.
@@ -42,23 +81,22 @@ pub(crate) struct Need {
 
 /// Opens and loads the entry, and gathers its inputs.
 pub(crate) fn load(execution: &Execution, need: Need) -> Result<Ready> {
-    let mut opened = artifact::open(execution, need.digests)?;
     let threads = threads::of_each(execution.threads, need.streams);
+    let of_each = Execution { threads, ..execution.clone() };
+    let mut opened = artifact::open(&of_each, need.digests, need.profile)?;
     if let Some(warning) = threads::too_many(threads, need.streams) {
         report::warning(&warning);
     }
     // What compiling took is not part of running.
     reset_peak();
-    let start = Instant::now();
-    let options = LoadOptions { threads, ..options(execution, &opened, need.profile) };
     let (open_sizes, found) = (opened.open_sizes.sizes(), std::mem::take(&mut opened.found));
-    let session = opened.load(&execution.file, &options)?;
-    let load_time = start.elapsed();
+    let (session, load_time) = opened.load(&execution.file)?;
     let given = execution.inputs.given(need.fill);
     let loaded = Loaded::new(session, &given, &open_sizes, &mut |warning| report::warning(&warning))?;
-    let another = |_| opened.load(&execution.file, &options).and_then(|session| loaded.beside(session));
+    let another = |_| opened.load(&execution.file).and_then(|(session, _)| loaded.beside(session));
     let beside = (1..need.streams).map(another).collect::<Result<_>>()?;
-    Ok(Ready { loaded, beside, load_time, found, threads })
+    let variant = opened.variant().map(|name| Variant::of(name, &opened.passed_over));
+    Ok(Ready { loaded, beside, load_time, found, threads, variant })
 }
 
 /// A line that says which inputs are made up though the user did not ask for it; nothing where he did.
@@ -73,17 +111,4 @@ pub(crate) fn made_up(execution: &Execution, names: &[String]) -> String {
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let inputs = if names.len() == 1 { "input" } else { "inputs" };
     format!("{inputs} {shown}{more}: random values, seed {seed}\n")
-}
-
-/// How to load what was opened. With `profile` the times of regions are taken.
-pub(crate) fn options(execution: &Execution, opened: &Opened, profile: bool) -> LoadOptions {
-    LoadOptions {
-        entry: execution.entry.clone(),
-        threads: execution.threads,
-        constants_from: execution.constants_from.clone(),
-        devices: execution.devices.device.clone(),
-        run_options: opened.run_options.clone(),
-        queueing: execution.devices.queueing(profile),
-        max_iterations: execution.max_iterations,
-    }
 }

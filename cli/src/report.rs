@@ -7,6 +7,7 @@ mod profile;
 mod results;
 mod table;
 mod terminal;
+mod variants;
 mod wrap;
 
 use std::io::{ErrorKind, Write};
@@ -25,6 +26,7 @@ pub(crate) use profile::profile;
 pub(crate) use results::{devices, outputs};
 pub(crate) use table::Table;
 pub(crate) use terminal::{Terminal, Tone, shows_progress, verbose};
+pub(crate) use variants::VariantsOverview;
 
 /// The version of what `--json` prints. It grows when a field goes or changes its meaning, not when one is added.
 const SCHEMA: u32 = 1;

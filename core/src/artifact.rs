@@ -5,33 +5,47 @@ mod check;
 #[cfg(feature = "compiler")]
 mod code;
 mod external;
+mod file;
 mod graph;
 mod header;
+mod joined;
 mod ledger;
+mod ledger_of_variants;
 pub mod manifest;
 mod read;
 #[cfg(test)]
 mod tests;
 mod totals;
+mod variants;
 mod write;
 
 #[cfg(feature = "compiler")]
 pub(crate) use code::code_sections;
 #[cfg(feature = "compiler")]
 pub(crate) use external::digests;
+pub use file::ArtifactFile;
+pub use joined::Joined;
 pub use ledger::Ledger;
+pub use ledger_of_variants::{Form, JointConstant, LedgerOfVariants, VariantBytes};
 pub use manifest::Manifest;
 pub use read::{Artifact, SectionInfo};
 pub use totals::Totals;
+pub use variants::check_variant_name;
 pub use write::{Contents, Progress, Section};
 
-/// The version of the format that this build writes, and the newest that it reads.
-pub const FORMAT: u32 = 1;
+/// The newest version of the format that this build reads: that of a file with variants.
+pub const FORMAT: u32 = 2;
+
+/// The version of a file without variants, and of the graph of each variant.
+pub const PLAIN_FORMAT: u32 = 1;
+
+/// What writes files in this build.
+pub const PRODUCER: &str = concat!("byoc ", env!("CARGO_PKG_VERSION"));
 
 /// Largest alignment that a section can have: mapped files are aligned to a page and no further.
 pub const MAX_ALIGNMENT: u64 = 4096;
 
-/// The section that holds the [`Manifest`] as compressed JSON.
+/// The section that holds the [`Manifest`] as compressed JSON; in a file with variants their names, and each has a graph of its own.
 const GRAPH: &str = "graph";
 
 /// What the names of sections that only fill gaps start with.

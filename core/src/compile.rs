@@ -6,6 +6,7 @@ mod known_part;
 pub mod parts;
 mod policy;
 mod recover;
+pub mod variants;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use crate::diagnostic::{Code, Diagnostic, Result, in_place_of};
 use crate::ir::{CustomOperators, Model};
 use crate::onnx::ImportOptions;
 use crate::overwrite::{self, Input};
-use crate::ownership::{self, SettleOptions, Settled, Storage};
+use crate::ownership::{self, Forms, SettleOptions, Settled, Storage};
 use crate::partition::{self, NodeRow, Partitioned};
 use crate::plugin::{self, BackendIdentity, Registered, Selected};
 use crate::spool::Spool;
@@ -188,11 +189,14 @@ pub fn compile_until(request: &Request, last: Stage, observer: &mut dyn Observer
         let custom = request.custom_operators();
         return front_end::import(request, custom, &destination, observer).map(drop);
     }
+    if last >= Stage::Codegen {
+        let ready = ready(request, &destination, observer)?;
+        return settled(&ready, request, &destination, observer).map(drop);
+    }
     let mut front_end = FrontEnd::new(request, &destination, observer)?;
     match last {
-        Stage::Onnx | Stage::Passes => Ok(()),
         Stage::Partition => front_end.partition(&[], observer).map(drop),
-        _ => finish(front_end, observer).map(drop),
+        _ => Ok(()),
     }
 }
 
@@ -279,13 +283,30 @@ struct Made {
 }
 
 fn make(request: &Request, destination: &Destination<'_>, observer: &mut dyn Observer) -> Result<Made> {
-    let front_end = FrontEnd::new(request, destination, observer)?;
-    let inputs = front_end.typed.model().inputs();
-    let (settled, nodes) = finish(front_end, observer)?;
+    let ready = ready(request, destination, observer)?;
+    let settled = settled(&ready, request, destination, observer)?;
     observer.go_on()?;
     observer.stage(Stage::Artifact);
     let (contents, ledger) = settled.into_contents();
-    Ok(Made { contents, nodes, ledger, inputs })
+    Ok(Made { contents, nodes: ready.nodes, ledger, inputs: ready.inputs })
+}
+
+/// A model whose regions have code and claims.
+struct Ready {
+    generated: Generated,
+    storage: Storage,
+    nodes: Vec<NodeRow>,
+    /// The files that it is made of.
+    inputs: Vec<Input>,
+}
+
+fn ready(request: &Request, destination: &Destination<'_>, observer: &mut dyn Observer) -> Result<Ready> {
+    let front_end = FrontEnd::new(request, destination, observer)?;
+    let inputs = front_end.typed.model().inputs();
+    let (generated, storage, nodes) = generate(front_end, observer)?;
+    codegen::warnings(&generated, &request.backends).iter().for_each(|warning| observer.warning(warning));
+    observer.dump(Stage::Codegen, &|| codegen::print(&generated, &request.backends));
+    Ok(Ready { generated, storage, nodes, inputs })
 }
 
 /// Partition and code generation; once more, without the nodes in question, for each backend that crashes, if the user
@@ -324,18 +345,24 @@ fn generate_settled(
     observer: &mut dyn Observer,
 ) -> std::result::Result<(Generated, Storage), Failure> {
     let observer = RefCell::new(observer);
-    let report = |event: codegen::Event<'_>| match event {
-        codegen::Event::Progress(done, total, next) => observer.borrow_mut().progress(done, total, next),
-        codegen::Event::Log(backend, line) => observer.borrow_mut().log(backend, line),
-    };
+    let report = |event: codegen::Event<'_>| tell(event, &observer);
     let mut generated = codegen::generate(partitioned, backends, spool, &report)?;
     loop {
         let storage = Storage::find(&generated)?;
-        let again = ownership::mark_shared(&mut generated, &storage);
+        let forms = Forms::of(&generated, &storage);
+        let again = ownership::mark_shared(&mut generated, &forms);
         if again.is_empty() {
             return Ok((generated, storage));
         }
         codegen::regenerate(&mut generated, &again, backends, &report)?;
+    }
+}
+
+/// Tells what happens while code is generated.
+fn tell(event: codegen::Event<'_>, observer: &RefCell<&mut dyn Observer>) {
+    match event {
+        codegen::Event::Progress(done, total, next) => observer.borrow_mut().progress(done, total, next),
+        codegen::Event::Log(backend, line) => observer.borrow_mut().log(backend, line),
     }
 }
 
@@ -362,21 +389,22 @@ fn watch(
     })
 }
 
-fn finish(front_end: FrontEnd<'_>, observer: &mut dyn Observer) -> Result<(Settled, Vec<NodeRow>)> {
-    let FrontEnd { request, destination, .. } = front_end;
-    let (generated, storage, nodes) = generate(front_end, observer)?;
-    codegen::warnings(&generated, &request.backends).iter().for_each(|warning| observer.warning(warning));
-    observer.dump(Stage::Codegen, &|| codegen::print(&generated, &request.backends));
+fn settled(
+    ready: &Ready,
+    request: &Request,
+    destination: &Destination<'_>,
+    observer: &mut dyn Observer,
+) -> Result<Settled> {
     observer.stage(Stage::Ownership);
     let identities: Vec<_> = request.backends.iter().map(BackendIdentity::of).collect();
     let options = SettleOptions {
         allow_duplicates: request.allow_duplicates,
         refer_from: request.external_constants.then(|| destination.dir().to_owned()),
     };
-    let settled = ownership::settle(&generated, &storage, &identities, &options)?;
+    let settled = ownership::settle(&ready.generated, &ready.storage, &identities, &options)?;
     for warning in settled.warnings() {
         observer.warning(warning);
     }
     observer.dump(Stage::Ownership, &|| settled.print());
-    Ok((settled, nodes))
+    Ok(settled)
 }

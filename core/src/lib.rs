@@ -48,6 +48,8 @@ mod fold;
 #[cfg(feature = "compiler")]
 pub mod ir;
 #[cfg(feature = "compiler")]
+pub mod merge;
+#[cfg(feature = "compiler")]
 pub mod onnx;
 #[cfg(feature = "compiler")]
 pub mod ops;

@@ -1,6 +1,7 @@
 //! Stage 6: constant ownership. The claims of all regions are settled, so that every constant is stored once, and audited
 //! against the code, so that undeclared copies are found.
 
+mod across;
 mod assemble;
 mod audit;
 mod external;
@@ -12,7 +13,8 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use form_conflicts::mark_shared;
+pub(crate) use across::audit_across;
+pub(crate) use form_conflicts::{Forms, mark_shared};
 pub(crate) use settle::settle;
 pub use settle::{SettleOptions, Settled};
 pub(crate) use storage::Storage;

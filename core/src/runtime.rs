@@ -12,6 +12,7 @@ mod session;
 mod stages;
 mod steps;
 mod texts;
+mod variants;
 
 pub use bind::backend as region_backend;
 pub use copies::{PlannedCopy, planned_copies};
@@ -21,3 +22,4 @@ pub use session::{
     CopyTime, DeviceUse, ListView, LoadOptions, MadeList, OutputBuffer, PortIndex, PortInfo, Queueing, RegionTime,
     Session, SingleCalls, SingleRegion, Span, SpanKind, StepTime, Trial, select_entry,
 };
+pub use variants::{Best, PassedOver, Wanted, is_about_the_machine, load_best, settings_of, unused_device};

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use self::judge::{Judge, Refusal, Verdict};
 use self::new_model::NewModel;
 use crate::artifact::manifest::{Fate, LedgerRow};
-use crate::artifact::{Artifact, Progress};
+use crate::artifact::{Artifact, ArtifactFile, Contents, Joined, Progress};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::overwrite::{self, Input};
 
@@ -37,25 +37,57 @@ pub struct Replaced {
     pub bytes: u64,
 }
 
-/// Writes the artifact to `output` with the constants of `models`, which replace the files that it was compiled
+/// Writes the artifact, all of its variants, to `output` with the constants of `models`, which replace the files that it was compiled
 /// from. Every constant that cannot be swapped is found before anything is written; the error names the first.
 ///
 /// `output` may be none of the files that are read.
 pub fn swap(artifact: &Path, models: &[PathBuf], output: &Path, progress: Progress<'_>) -> Result<Report> {
-    let artifact = Artifact::open(artifact)?;
-    if let Some(file) = artifact.manifest().files.first() {
-        let message = format!("cannot swap constants of '{}': it refers to '{}'", artifact.path().display(), file.path);
+    let file = ArtifactFile::open(artifact)?;
+    let all = file.all()?;
+    if let Some(other) = all.iter().find_map(|artifact| artifact.manifest().files.first()) {
+        let message = format!("cannot swap constants of '{}': it refers to '{}'", artifact.display(), other.path);
         return Err(Diagnostic::new(Code::CannotSwap, message)
             .hint("Compile the new model; with --external-constants that copies no weight"));
     }
-    let new = NewModel::import(models, &artifact)?;
-    let inputs = [&[Input::new("the artifact", artifact.path())], &new.inputs[..]].concat();
+    let mut report = Report { replaced: Vec::new(), merged: 0, file_bytes: 0 };
+    let (mut variants, mut inputs) = (Vec::new(), vec![Input::new("the artifact", artifact)]);
+    for artifact in &all {
+        let new = NewModel::import(models, artifact)?;
+        inputs.extend(new.inputs.iter().cloned());
+        overwrite::check(&[output], &inputs)?;
+        let swapped = swapped(artifact, &new)?;
+        report.merged = report.merged.max(swapped.merged);
+        for replaced in swapped.replaced {
+            if !report.replaced.contains(&replaced) {
+                report.replaced.push(replaced);
+            }
+        }
+        variants.push(swapped.contents);
+    }
     overwrite::check(&[output], &inputs)?;
+    report.file_bytes = match variants.pop() {
+        Some(contents) if file.variants().is_empty() => contents.write(output, progress)?,
+        last => {
+            let variants = file.variants().iter().cloned().zip(variants.into_iter().chain(last)).collect();
+            Joined::of(variants)?.write(output, progress)?
+        }
+    };
+    Ok(report)
+}
+
+/// An artifact, or a variant of one, with other constants.
+struct Swapped {
+    contents: Contents,
+    replaced: Vec<Replaced>,
+    merged: usize,
+}
+
+fn swapped(artifact: &Artifact, new: &NewModel) -> Result<Swapped> {
     let (mut replaced, mut refused) = (Vec::new(), Vec::new());
-    let constants = by_id(&artifact);
+    let constants = by_id(artifact);
     let mut owners: HashMap<&str, usize> = HashMap::new();
     constants.values().flat_map(|rows| &rows[0].names).for_each(|name| *owners.entry(name).or_default() += 1);
-    let judge = Judge { artifact: &artifact, new: &new, owners: &owners };
+    let judge = Judge { artifact, new, owners: &owners };
     for (&id, rows) in &constants {
         match judge.constant(rows) {
             Ok(Verdict::Same) => {}
@@ -65,16 +97,15 @@ pub fn swap(artifact: &Path, models: &[PathBuf], output: &Path, progress: Progre
     }
     refused.extend(judge.unknown());
     if let Some(first) = refused.first() {
-        return Err(error(first, refused.len() - 1));
+        return Err(error(artifact, first, refused.len() - 1));
     }
     let stored = |id: usize| constants[&id].iter().find(|row| row.fate == Fate::Stored);
     let report = replaced.iter().filter_map(|(id, content)| {
         Some(Replaced { names: stored(*id)?.names.clone(), bytes: content.bytes.len() as u64 })
     });
     let report = report.collect();
-    let (contents, merged) = replace::contents(&artifact, &replaced, &new)?;
-    overwrite::check(&[output], &inputs)?;
-    Ok(Report { replaced: report, merged, file_bytes: contents.write(output, progress)? })
+    let (contents, merged) = replace::contents(artifact, &replaced, new)?;
+    Ok(Swapped { contents, replaced: report, merged })
 }
 
 /// The rows of each constant of the ledger.
@@ -84,8 +115,9 @@ fn by_id(artifact: &Artifact) -> BTreeMap<usize, Vec<&LedgerRow>> {
     constants
 }
 
-fn error(refusal: &Refusal, more: usize) -> Diagnostic {
+fn error(artifact: &Artifact, refusal: &Refusal, more: usize) -> Diagnostic {
     let more = if more > 0 { format!(" (and {more} more such constants)") } else { String::new() };
-    let message = format!("cannot swap `{}`: {}{more}", refusal.name, refusal.reason);
+    let variant = artifact.variant().map(|name| format!(" in variant '{name}'")).unwrap_or_default();
+    let message = format!("cannot swap `{}`{variant}: {}{more}", refusal.name, refusal.reason);
     Diagnostic::new(Code::CannotSwap, message).hint(&refusal.hint)
 }

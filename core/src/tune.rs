@@ -7,9 +7,8 @@ use std::path::Path;
 use bytes::Bytes;
 
 use crate::artifact::manifest::Chosen;
-use crate::artifact::{Artifact, Contents, Progress, Section, code_sections};
-use crate::diagnostic::{Code, Diagnostic, Result, dir_of};
-use crate::overwrite::{self, Input};
+use crate::artifact::{Artifact, ArtifactFile, Contents, Joined, Progress, Section, code_sections};
+use crate::diagnostic::Result;
 
 /// The code that was chosen for a region.
 #[derive(Clone, Debug)]
@@ -20,15 +19,28 @@ pub struct Choice {
     pub chosen: Chosen,
 }
 
-/// Writes the artifact to `output` with other code for these regions, by their numbers; returns the size of the file.
+/// Writes the artifact, which is in `file`, to `output` with other code for these regions, by their numbers; returns the size of the
+/// file. Other variants of the file stay as they are.
 pub fn rewrite(
+    file: &ArtifactFile,
     artifact: &Artifact,
     choices: &BTreeMap<usize, Choice>,
     output: &Path,
     progress: Progress<'_>,
 ) -> Result<u64> {
-    check_output(artifact, output)?;
-    contents(artifact, choices)?.write(output, progress)
+    artifact.check_output(output)?;
+    let tuned = contents(artifact, choices)?;
+    if artifact.variant().is_none() {
+        return tuned.write(output, progress);
+    }
+    let mut tuned = Some(tuned);
+    let of = |(name, other): (&String, &Artifact)| {
+        let own = tuned.take_if(|_| artifact.variant() == Some(name));
+        Ok((name.clone(), own.map_or_else(|| other.contents(), Ok)?))
+    };
+    let all = file.all()?;
+    let variants = file.variants().iter().zip(&all).map(of).collect::<Result<_>>()?;
+    Joined::of(variants)?.write(output, progress)
 }
 
 fn contents(artifact: &Artifact, choices: &BTreeMap<usize, Choice>) -> Result<Contents> {
@@ -50,19 +62,4 @@ fn contents(artifact: &Artifact, choices: &BTreeMap<usize, Choice>) -> Result<Co
         sections.push(Section::of_stored(stored, bytes, digest));
     }
     Ok(Contents { manifest, sections })
-}
-
-/// Errors where `output` is the artifact, or a file that it refers to; and where a file there would lose the files that the
-/// artifact refers to, for their paths are seen from its folder.
-pub fn check_output(artifact: &Artifact, output: &Path) -> Result<()> {
-    let mut inputs = artifact.constant_files(None);
-    inputs.push(Input::new("the artifact", artifact.path()));
-    overwrite::check(&[output], &inputs)?;
-    let Some(first) = artifact.manifest().files.first() else { return Ok(()) };
-    let place = |path: &Path| std::fs::canonicalize(dir_of(path)).ok();
-    if place(artifact.path()) != place(output) {
-        let message = format!("'{}' refers to '{}' from its folder", artifact.path().display(), first.path);
-        return Err(Diagnostic::new(Code::Usage, message).hint("Write the output into the same folder"));
-    }
-    Ok(())
 }

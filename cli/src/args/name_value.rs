@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use byoc_core::artifact::check_variant_name;
 use byoc_tools::request;
 
 use crate::embed;
@@ -15,14 +16,24 @@ pub(crate) struct ModelArg {
     pub(crate) path: PathBuf,
 }
 
-/// Parses one `--backend-opt` into (`backend.key`, value). The first equals sign separates: values may hold more.
+/// Parses one `--backend-opt` into (`backend.key`, value). The first equals sign separates: values may hold more. Where it is for a
+/// variant, that is in front of the key: `VARIANT:backend.key`.
 pub(crate) fn backend_option(text: &str) -> Result<(String, String), String> {
+    if let Some((variant, text)) = variant_of(text) {
+        let (key, value) = backend_option(text)?;
+        return Ok((format!("{variant}:{key}"), value));
+    }
     let pair = text
         .split_once('=')
         .filter(|(key, _)| key.split_once('.').is_some_and(|(backend, key)| !backend.is_empty() && !key.is_empty()));
     let (key, value) = pair.ok_or("expected NAME.KEY=VALUE, such as gpu.arch=sm_90a")?;
     let key = request::option_named(key, &embed::backends()).map_err(|error| error.message)?;
     Ok((key, value.into()))
+}
+
+/// The variant that something is for, and what is behind it: a name and a colon, before any other sign that separates.
+pub(crate) fn variant_of(text: &str) -> Option<(&str, &str)> {
+    text.split_once(':').filter(|(variant, _)| !variant.contains('=') && check_variant_name(variant).is_ok())
 }
 
 /// Parses the name of a backend.

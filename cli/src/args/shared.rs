@@ -199,6 +199,9 @@ pub(crate) struct Execution {
     /// The entry to run, where the file has several
     #[arg(long, value_name = "NAME", display_order = LAST)]
     pub(crate) entry: Option<String>,
+    /// The variant to run, of a file that has some [default: the best one that can be loaded here]
+    #[arg(long, value_name = "NAME", display_order = LAST)]
+    pub(crate) variant: Option<String>,
     /// Most threads to use; 0: one for each core
     #[arg(long, value_name = "N", default_value_t = 0, display_order = LAST)]
     pub(crate) threads: usize,

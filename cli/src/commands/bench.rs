@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let streams = usize::from(args.streams);
     let timed = args.profile || args.trace.is_some();
     let need = Need { fill: Some(Fill::Random), profile: timed, digests: Digests::AsAsked, streams };
-    let Ready { loaded, beside, load_time, found, threads } = execution::load(&args.execution, need)?;
+    let Ready { loaded, beside, load_time, found, threads, variant } = execution::load(&args.execution, need)?;
     let guard = guard.reads_all(found);
     guard.check()?;
     let format = args.samples.as_deref().map(Format::of).transpose()?;
@@ -108,6 +108,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         arena: arena as u64,
         memory: PeakMemory::now(arena as u64),
         made_up: sessions[0].made_up.clone(),
+        variant,
         devices: sessions.iter().flat_map(|loaded| loaded.session.devices()).collect(),
     };
     if args.json {

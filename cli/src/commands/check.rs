@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use byoc_core::artifact::{Artifact, manifest};
+use byoc_core::artifact::{Artifact, ArtifactFile, manifest};
 use byoc_core::diagnostic::{Code, Result};
 use byoc_core::plugin::Registry;
-use byoc_core::runtime::{Device, DeviceName, LoadOptions, SingleRegion, Trial};
+use byoc_core::runtime::{Device, DeviceName, LoadOptions, SingleRegion, Trial, settings_of, unused_device};
 use byoc_plugin_api::DomainInfo;
 use serde::Serialize;
 use serde_json::json;
@@ -62,14 +62,57 @@ struct DeviceCheck {
     libraries: Vec<String>,
 }
 
-/// Report about an artifact.
+/// Report about a file.
 #[derive(Serialize)]
 struct FileCheck {
     runs: bool,
     digests: &'static str,
     compared: Compared,
+    #[serde(flatten)]
+    parts: Parts,
+}
+
+/// Report about the artifact that it is, or about each of its variants.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Parts {
+    Plain(ArtifactCheck),
+    Variants {
+        /// The one that is taken where none is named.
+        takes: Option<String>,
+        variants: Vec<VariantCheck>,
+    },
+}
+
+/// Report about a variant.
+#[derive(Serialize)]
+struct VariantCheck {
+    variant: String,
+    runs: bool,
+    /// Why it does not run.
+    reason: Option<String>,
+    #[serde(flatten)]
+    check: ArtifactCheck,
+}
+
+/// Report about an artifact.
+#[derive(Serialize)]
+struct ArtifactCheck {
     regions: Vec<RegionCheck>,
     entries: Vec<EntryCheck>,
+}
+
+impl ArtifactCheck {
+    fn runs(&self) -> bool {
+        self.why_not().is_none()
+    }
+
+    /// Why it does not run here: the first region that does not, or the first entry.
+    fn why_not(&self) -> Option<String> {
+        let region = self.regions.iter().find(|region| region.verdict == Verdict::Unsupported);
+        let region = region.and_then(|region| region.reason.clone());
+        self.entries.iter().find_map(|entry| entry.error.clone()).or(region)
+    }
 }
 
 /// Check whether this machine can run an artifact
@@ -87,6 +130,9 @@ pub(crate) struct Args {
     /// A device to look at, and to load the artifact on, such as cuda:0 (repeatable, one of each kind)
     #[arg(long, value_name = "KIND:N")]
     device: Vec<DeviceName>,
+    /// The variant to check, of a file that has some [default: all of them]
+    #[arg(long, value_name = "NAME", requires = "file")]
+    variant: Option<String>,
     /// An option of a backend about the machine that runs its regions (repeatable); see `byoc plugin info NAME`
     #[arg(long, value_name = "NAME.KEY=VALUE", value_parser = name_value::backend_option)]
     backend_opt: Vec<(String, String)>,
@@ -140,14 +186,42 @@ fn device_text(device: &DeviceCheck) -> String {
 }
 
 fn check_file(path: &Path, args: &Args) -> Result<FileCheck> {
-    let mut artifact = artifact::open_artifact(path, &args.places)?;
-    artifact.verify_digests()?;
+    let file = artifact::open_artifact(path, &args.places)?;
+    file.verify_digests()?;
+    let compared = Compared::all(&file);
+    let (runs, parts) = match (&args.variant, file.variants()) {
+        (None, []) => {
+            let check = check_artifact(file.only()?, args, &args.backend_opt)?;
+            (check.runs(), Parts::Plain(check))
+        }
+        (named, names) => {
+            // Every section is one of somebody's.
+            file.all()?;
+            let named = named.as_ref().map_or_else(|| names.to_vec(), |name| vec![name.clone()]);
+            let variants = named.iter().map(|name| check_variant(&file, name, args)).collect::<Result<Vec<_>>>()?;
+            let takes = variants.iter().find(|it| it.runs).map(|it| it.variant.clone());
+            (takes.is_some(), Parts::Variants { takes, variants })
+        }
+    };
+    Ok(FileCheck { runs, digests: "ok", compared, parts })
+}
+
+fn check_variant(file: &ArtifactFile, name: &str, args: &Args) -> Result<VariantCheck> {
+    let artifact = file.variant(name)?;
+    let unused = unused_device(&artifact, &args.device).map(|error| error.message);
+    let settings = settings_of(&artifact, &args.backend_opt);
+    let check = check_artifact(artifact, args, &settings)?;
+    let reason = unused.or_else(|| check.why_not());
+    Ok(VariantCheck { variant: name.to_owned(), runs: reason.is_none(), reason, check })
+}
+
+fn check_artifact(mut artifact: Artifact, args: &Args, settings: &[(String, String)]) -> Result<ArtifactCheck> {
     artifact.attach(args.constants_from.as_deref())?;
     let registry = compile_request::registry_for(&args.places, &artifact)?;
     let options = LoadOptions {
         threads: 1,
         devices: args.device.clone(),
-        run_options: artifact::run_options(&registry, &args.backend_opt)?,
+        run_options: artifact::run_options(&registry, settings)?,
         ..LoadOptions::default()
     };
     let mut regions: Vec<_> = artifact.manifest().regions.iter().map(|region| check(region, &registry)).collect();
@@ -159,8 +233,7 @@ fn check_file(path: &Path, args: &Args) -> Result<FileCheck> {
     for failed in entries.iter().filter(|entry| entry.error.is_some()) {
         agree(&artifact, failed, &mut regions);
     }
-    let runs = supported && entries.iter().all(|entry| entry.error.is_none());
-    Ok(FileCheck { runs, digests: "ok", compared: Compared::all(&artifact), regions, entries })
+    Ok(ArtifactCheck { regions, entries })
 }
 
 /// The devices that a run takes: those that are named, and the first one of each other kind that regions need.
@@ -257,21 +330,44 @@ fn agree(artifact: &Artifact, failed: &EntryCheck, checks: &mut [RegionCheck]) {
 }
 
 fn text(file: &FileCheck) -> String {
+    let (parts, answer) = match &file.parts {
+        Parts::Plain(check) => {
+            let answer = if file.runs { "this machine can run it" } else { "this machine cannot run it" };
+            (artifact_text(check), answer.to_owned())
+        }
+        Parts::Variants { takes, variants } => {
+            let mut table = Table::new(&["variant", "runs", "reason"]);
+            for it in variants {
+                let runs = if it.runs { "yes" } else { "no" };
+                table.row([&it.variant, runs, it.reason.as_deref().unwrap_or_default()]);
+            }
+            let each = |it: &VariantCheck| format!("\nvariant {}\n{}", it.variant, artifact_text(&it.check));
+            let parts = table.text() + &variants.iter().map(each).collect::<String>();
+            let answer = match takes {
+                Some(name) => format!("this machine can run it, and takes variant {name}"),
+                None => "this machine cannot run it".to_owned(),
+            };
+            (parts + "\n", answer)
+        }
+    };
+    format!("{parts}{}{answer}\n", file.compared.text())
+}
+
+fn artifact_text(check: &ArtifactCheck) -> String {
     let table = Table::new(&["region", "backend", "verdict", "reason"]);
     let mut table = table.tone("verdict", tone);
-    for region in &file.regions {
+    for region in &check.regions {
         let reason = region.reason.as_deref().unwrap_or_default();
         table.row([&region.symbol, &region.backend, region.verdict.text(), reason]);
     }
     let mut text = table.text();
-    for entry in &file.entries {
+    for entry in &check.entries {
         match &entry.error {
             None => text += &format!("entry {} loads\n", entry.entry),
             Some(error) => text += &format!("entry {} cannot be loaded: {error}\n", entry.entry),
         }
     }
-    let answer = if file.runs { "this machine can run it" } else { "this machine cannot run it" };
-    format!("{text}{}{answer}\n", file.compared.text())
+    text
 }
 
 #[cfg(test)]

@@ -1,33 +1,44 @@
 //! `byoc compile`: models into one artifact.
 
 mod default_output;
+mod variants;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use byoc_core::artifact::Artifact;
-use byoc_core::compile::{Policy, Request, Stage, compile, compile_unnamed, compile_until};
+use byoc_core::artifact::ArtifactFile;
+use byoc_core::compile::variants::{Variant, Variants};
+use byoc_core::compile::{Observer, Request, Stage, Unnamed, compile, compile_unnamed, compile_until};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_tools::dataset::Files;
 use byoc_tools::trace;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 
+use self::variants::Scoped;
 use crate::args::{Backends, ModelArg, Plugins, SELDOM, Shapes, name_value, number};
 use crate::compile_request;
 use crate::file_kind;
-use crate::guard::{Guard, Written};
+use crate::guard::{self, Guard};
 use crate::progress::{Progress, dump_files};
-use crate::report::{self, Overview};
+use crate::report::{self, Overview, VariantsOverview};
 use crate::trace::Traced;
 
 #[derive(Serialize)]
-struct Report {
+struct Report<'a> {
     file: String,
     #[serde(flatten)]
-    overview: Overview,
+    written: &'a Written,
     seconds: f64,
+}
+
+/// What is in the file.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Written {
+    One(Overview),
+    Variants(VariantsOverview),
 }
 
 /// Compile models into one artifact
@@ -52,6 +63,9 @@ pub(crate) struct Args {
     /// Which backends may take nodes.
     #[command(flatten)]
     backends: Backends,
+    /// Several compiles in one file.
+    #[command(flatten)]
+    variants: VariantFlags,
     /// Sizes that are left open.
     #[command(flatten)]
     shapes: Shapes,
@@ -81,6 +95,21 @@ pub(crate) struct Args {
     check_reproducible: bool,
 }
 
+/// Several compiles of the model in one file.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Variants (one file for several targets)")]
+struct VariantFlags {
+    /// A variant of the model for these backends (repeatable), the most wanted first: where the file is loaded, the first that can
+    /// be is taken. What they have in common is in the file once. `NAME:` in front of a --backend-opt, a --require or a
+    /// --max-host-nodes makes it one of that variant
+    #[arg(long, value_name = "NAME=BACKEND,...", value_parser = variants::parse)]
+    #[arg(conflicts_with_all = ["backend", "stop_after", "print", "dump_ir"])]
+    variant: Vec<variants::VariantArg>,
+    /// Ask backends that pack a constant to give way where another variant has it in another form: a smaller file, maybe slower
+    #[arg(long, requires = "variant")]
+    share: bool,
+}
+
 /// Samples of the inputs, and how images become some.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Data set (for backends that choose number ranges from samples)")]
@@ -105,14 +134,14 @@ struct Data {
 #[command(next_help_heading = "Placement policy (exit code 4 where it does not hold)")]
 struct PolicyFlags {
     /// Nodes of that operator must go to that backend (repeatable): 'gpu=Conv*'
-    #[arg(long, value_name = "NAME=PATTERN", value_parser = name_value::require)]
-    require: Vec<(String, String)>,
-    /// No node may go to a host backend, unless the list has no other
-    #[arg(long)]
-    no_fallback: bool,
+    #[arg(long, value_name = "NAME=PATTERN", value_parser = variants::scoped_require)]
+    require: Vec<Scoped<(String, String)>>,
+    /// No node may go to a host backend, unless the list has no other; of all variants, or of one (repeatable)
+    #[arg(long, value_name = "VARIANT", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    no_fallback: Vec<String>,
     /// Most nodes that may go to host backends
-    #[arg(long, value_name = "N")]
-    max_host_nodes: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = variants::scoped_number)]
+    max_host_nodes: Vec<Scoped<usize>>,
 }
 
 /// Flags that show what the compiler does.
@@ -156,21 +185,23 @@ fn work(args: &Args) -> Result<ExitCode> {
         (None, None) => Some(default_output::of(&args.models)?),
         (output, _) => output.clone(),
     };
-    let guard = Guard::of(Written::Artifact, &output).writes(Written::TextInFolder, &dumps);
-    let guard = guard.writes(Written::Text, &args.debug.trace);
+    let guard = Guard::of(guard::Written::Artifact, &output).writes(guard::Written::TextInFolder, &dumps);
+    let guard = guard.writes(guard::Written::Text, &args.debug.trace);
     guard.models(&args.models).plugins(&args.plugins).dataset(args.data.dataset.as_deref()).check()?;
     let also_written = dumps.into_iter().chain(args.debug.trace.clone()).collect();
-    let request = Request { also_written, ..request(args)? };
-    let output = match (stop, output.as_deref()) {
-        (None, Some(output)) => output,
-        (stop, _) => {
-            stop_after(args, &request, stop.unwrap_or(Stage::Artifact))?;
+    let work = requests(args, also_written)?;
+    let output = match (stop, output.as_deref(), &work) {
+        (None, Some(output), _) => output,
+        (stop, _, Work::One(request)) => {
+            stop_after(args, request, stop.unwrap_or(Stage::Artifact))?;
             return Ok(ExitCode::SUCCESS);
         }
+        // Flags that stop early are refused for variants.
+        (_, _, Work::Variants(..)) => return Err(Diagnostic::new(Code::Usage, "--variant needs --output")),
     };
     let mut progress = Progress::new(args.debug.dump_ir.clone());
     let mut traced = Traced::new(&mut progress);
-    let done = compile(&request, output, &mut traced);
+    let done = work.compile(output, &mut traced);
     let spans = traced.spans();
     progress.check()?;
     done?;
@@ -182,32 +213,70 @@ fn work(args: &Args) -> Result<ExitCode> {
         report::note("named after the model; --output names another file");
     }
     if args.check_reproducible {
-        check_reproducible(&request, output)?;
+        check_reproducible(&work, output)?;
     }
-    let overview = Overview::of(&Artifact::open(output)?);
-    print(args, output, overview, start.elapsed())?;
+    let file = ArtifactFile::open(output)?;
+    let written = match &work {
+        Work::One(_) => Written::One(Overview::of(&file.only()?)),
+        Work::Variants(..) => Written::Variants(VariantsOverview::of(&file, &file.all()?)),
+    };
+    print(args, output, &written, start.elapsed())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn request(args: &Args) -> Result<Request> {
-    let registry = compile_request::isolated_registry(&args.plugins, &args.backends.backend)?;
-    let sources = compile_request::sources(&args.models);
-    let mut request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
-    request.import.no_mmap = args.no_mmap;
-    request.fallback_on_crash = args.fallback_on_crash;
-    request.allow_duplicates = args.allow_duplicates;
-    request.external_constants = args.external_constants;
-    if let Some(path) = &args.data.dataset {
-        let files = Files::find(path, &args.data.input_mean, &args.data.input_std)?;
-        files.tell(&mut request.backends)?;
-        request.calibration = Some(Box::new(files));
+/// What is to be compiled.
+enum Work {
+    One(Box<Request>),
+    /// Variants, and whether backends are asked to give way.
+    Variants(Vec<Variant>, bool),
+}
+
+impl Work {
+    fn compile(&self, output: &Path, observer: &mut dyn Observer) -> Result<()> {
+        match self {
+            Work::One(request) => compile(request, output, observer).map(drop),
+            Work::Variants(list, share) => Variants { list, share: *share }.compile(output, observer).map(drop),
+        }
     }
-    request.policy = Policy {
-        require: args.policy.require.clone(),
-        no_fallback: args.policy.no_fallback,
-        max_host_nodes: args.policy.max_host_nodes,
+
+    fn compile_unnamed(&self, beside: &Path, observer: &mut dyn Observer) -> Result<Unnamed> {
+        match self {
+            Work::One(request) => compile_unnamed(request, Some(beside), observer),
+            Work::Variants(list, share) => Variants { list, share: *share }.compile_unnamed(Some(beside), observer),
+        }
+    }
+}
+
+fn requests(args: &Args, also_written: Vec<PathBuf>) -> Result<Work> {
+    let listed = args.variants.variant.iter().flat_map(|variant| variant.backends.iter().cloned());
+    let wanted: Vec<_> = args.backends.backend.iter().cloned().chain(listed).collect();
+    let registry = compile_request::isolated_registry(&args.plugins, &wanted)?;
+    variants::check_scopes(args)?;
+    let request = |name: Option<&str>, backends: Vec<String>| -> Result<Request> {
+        let backends = Backends { backend: backends, backend_opt: variants::options(args, name) };
+        let sources = compile_request::sources(&args.models);
+        let mut request = compile_request::request(&registry, &backends, sources, &args.shapes)?;
+        request.import.no_mmap = args.no_mmap;
+        request.fallback_on_crash = args.fallback_on_crash;
+        request.allow_duplicates = args.allow_duplicates;
+        request.external_constants = args.external_constants;
+        request.also_written.clone_from(&also_written);
+        if let Some(path) = &args.data.dataset {
+            let files = Files::find(path, &args.data.input_mean, &args.data.input_std)?;
+            files.tell(&mut request.backends)?;
+            request.calibration = Some(Box::new(files));
+        }
+        request.policy = variants::policy(args, name);
+        Ok(request)
     };
-    Ok(request)
+    if args.variants.variant.is_empty() {
+        return Ok(Work::One(Box::new(request(None, args.backends.backend.clone())?)));
+    }
+    let variant = |variant: &variants::VariantArg| {
+        let request = request(Some(&variant.name), variant.backends.clone())?;
+        Ok(Variant { name: variant.name.clone(), request })
+    };
+    Ok(Work::Variants(args.variants.variant.iter().map(variant).collect::<Result<_>>()?, args.variants.share))
 }
 
 fn stop_after(args: &Args, request: &Request, stage: Stage) -> Result<()> {
@@ -225,9 +294,9 @@ fn stop_after(args: &Args, request: &Request, stage: Stage) -> Result<()> {
 
 /// Compiles once more beside the output, so that a full disk shows where it would anyway and paths from its folder are
 /// the same, and compares the two.
-fn check_reproducible(request: &Request, output: &Path) -> Result<()> {
-    let again = compile_unnamed(request, Some(output), &mut Progress::new(None).without_warnings())?;
-    let (first, second) = (Artifact::open(output)?, Artifact::from_bytes(output, again.bytes)?);
+fn check_reproducible(work: &Work, output: &Path) -> Result<()> {
+    let again = work.compile_unnamed(output, &mut Progress::new(None).without_warnings())?;
+    let (first, second) = (ArtifactFile::open(output)?, ArtifactFile::from_bytes(output, again.bytes)?);
     match first_difference(&first, &second) {
         None => Ok(()),
         Some(section) => {
@@ -238,7 +307,7 @@ fn check_reproducible(request: &Request, output: &Path) -> Result<()> {
 }
 
 /// The name of the first section in which the files differ. Both were written just now, so their digests are right.
-fn first_difference(first: &Artifact, second: &Artifact) -> Option<String> {
+fn first_difference(first: &ArtifactFile, second: &ArtifactFile) -> Option<String> {
     let (mut left, mut right) = (first.sections(), second.sections());
     loop {
         match (left.next(), right.next()) {
@@ -249,13 +318,17 @@ fn first_difference(first: &Artifact, second: &Artifact) -> Option<String> {
     }
 }
 
-fn print(args: &Args, output: &Path, overview: Overview, time: Duration) -> Result<()> {
+fn print(args: &Args, output: &Path, written: &Written, time: Duration) -> Result<()> {
     if args.json {
         let file = output.display().to_string();
-        return report::print_json(&Report { file, overview, seconds: time.as_secs_f64() });
+        return report::print_json(&Report { file, written, seconds: time.as_secs_f64() });
     }
     let again = if args.check_reproducible { ", twice with the same bytes" } else { "" };
     let took = report::duration(time);
     let names = format!("names of regions: byoc inspect {} --regions\n", output.display());
-    report::print(&format!("{}{}compiled in {took}{again}\n{names}", report::written(output)?, overview.text()))
+    let text = match written {
+        Written::One(overview) => overview.text(),
+        Written::Variants(overview) => overview.text(),
+    };
+    report::print(&format!("{}{text}compiled in {took}{again}\n{names}", report::written(output)?))
 }

@@ -3,12 +3,13 @@
 mod code;
 mod ledger;
 mod model;
+mod variants;
 mod views;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use byoc_core::artifact::Artifact;
+use byoc_core::artifact::{Artifact, ArtifactFile};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use serde_json::{Map, Value, json};
 
@@ -39,6 +40,9 @@ pub(crate) struct Args {
     /// The backends that the artifact needs
     #[arg(long)]
     plugins: bool,
+    /// This variant, of a file that has some [default: all of them]
+    #[arg(long, value_name = "NAME")]
+    variant: Option<String>,
     /// This region: what its backend says is in its code, or else the same as --regions
     #[arg(long, value_name = "SYMBOL", conflicts_with_all = ["constants", "regions", "sections", "plugins", "verify_digests"])]
     region: Option<String>,
@@ -69,33 +73,42 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         model::run(args)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut artifact = match find(&args.file, &args.places)? {
-        Compiled::Artifact(artifact) => artifact,
+    let file = match find(&args.file, &args.places)? {
+        Compiled::Artifact(file) => file,
         Compiled::File(opened) => {
             no_parts(args, "a file of a backend's own", "Leave the flags out")?;
             code::file(args, &opened)?;
             return Ok(ExitCode::SUCCESS);
         }
     };
+    if args.verify_digests {
+        file.verify_digests()?;
+    }
+    // The region of a symbol is in one variant.
+    if args.variant.is_none() && file.variants().len() > 1 && args.region.is_none() {
+        variants::run(args, &file)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut artifact = args.variant.as_ref().map_or_else(|| file.only(), |name| file.variant(name))?;
     if let Some(symbol) = &args.region {
         code::region(args, &artifact, symbol)?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.verify_digests {
-        artifact.verify_digests()?;
         artifact.attach(args.constants_from.as_deref())?;
     }
     if args.json {
-        report::print_json(&json(args, &artifact)?)?;
+        report::print_json(&Value::Object(json(args, &file, &artifact)?))?;
     } else {
-        report::print(&text(args, &artifact)?)?;
+        report::print(&text(args, &file, &artifact)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Errors where the selected parts exist in artifacts only.
 fn no_parts(args: &Args, kind: &str, hint: &str) -> Result<()> {
-    if args.constants || args.regions || args.sections || args.plugins || args.verify_digests || args.region.is_some() {
+    let parts = [args.constants, args.regions, args.sections, args.plugins, args.verify_digests];
+    if parts.contains(&true) || args.region.is_some() || args.variant.is_some() {
         let message = format!("'{}' is {kind}; only an artifact has these parts", args.file.display());
         return Err(Diagnostic::new(Code::Usage, message).hint(hint));
     }
@@ -108,7 +121,7 @@ pub(crate) fn some_constants(artifact: &Artifact) -> String {
 }
 
 /// The selected parts; the overview by default.
-fn text(args: &Args, artifact: &Artifact) -> Result<String> {
+fn text(args: &Args, file: &ArtifactFile, artifact: &Artifact) -> Result<String> {
     let mut parts = Vec::new();
     if args.constants {
         parts.push(ledger::text(artifact));
@@ -117,7 +130,7 @@ fn text(args: &Args, artifact: &Artifact) -> Result<String> {
         parts.push(views::regions(artifact)?);
     }
     if args.sections {
-        parts.push(views::sections(artifact));
+        parts.push(views::sections(file));
     }
     if args.plugins {
         parts.push(views::backends(artifact));
@@ -126,16 +139,16 @@ fn text(args: &Args, artifact: &Artifact) -> Result<String> {
         let (format, producer) = (artifact.manifest().format, &artifact.manifest().producer);
         let path = artifact.path().display();
         let head = format!("{path}: {}, format {format}, written by {producer}\n", size(artifact.size()));
-        let compared = if args.verify_digests { String::new() } else { Compared::on_opening(artifact).text() };
+        let compared = if args.verify_digests { String::new() } else { Compared::on_opening(file).text() };
         parts.push(head + &Overview::of(artifact).text() + &compared);
     }
     if args.verify_digests {
-        parts.push(Compared::all(artifact).text());
+        parts.push(Compared::all(file).text());
     }
     Ok(parts.join("\n"))
 }
 
-fn json(args: &Args, artifact: &Artifact) -> Result<Value> {
+fn json(args: &Args, file: &ArtifactFile, artifact: &Artifact) -> Result<Map<String, Value>> {
     let manifest = artifact.manifest();
     let mut parts = Map::new();
     if args.constants {
@@ -148,7 +161,7 @@ fn json(args: &Args, artifact: &Artifact) -> Result<Value> {
         parts.insert("regions".into(), json!(manifest.regions));
     }
     if args.sections {
-        parts.insert("sections".into(), views::sections_json(artifact));
+        parts.insert("sections".into(), views::sections_json(file));
     }
     if args.plugins {
         parts.insert("plugins".into(), json!(manifest.requirements));
@@ -161,11 +174,11 @@ fn json(args: &Args, artifact: &Artifact) -> Result<Value> {
             parts.extend(overview);
         }
     }
-    let mut compared = Compared::on_opening(artifact);
+    let mut compared = Compared::on_opening(file);
     if args.verify_digests {
         parts.insert("digests".into(), json!("ok"));
-        compared = Compared::all(artifact);
+        compared = Compared::all(file);
     }
     parts.insert("compared".into(), json!(compared));
-    Ok(Value::Object(parts))
+    Ok(parts)
 }

@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// Times to show: what `run --profile --json` or `bench --profile --json` has printed
     #[arg(long, value_name = "PROFILE.json")]
     profile: Option<PathBuf>,
+    /// The variant to show, of a file that has several
+    #[arg(long, value_name = "NAME")]
+    variant: Option<String>,
     /// Which backends may take nodes of a model.
     #[command(flatten)]
     backends: Backends,
@@ -49,6 +52,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let guard = Guard::of(Written::Page, [&args.output]).reads("the file to show", &args.file).plugins(&args.plugins);
     guard.reads_all(profile).check()?;
     let measured = args.profile.as_deref().map(|path| times::read(path, &args.file)).transpose()?;
+    if let (true, Some(_)) = (is_model(&args.file), &args.variant) {
+        let message = format!("'{}' is a model, so it takes no --variant", args.file.display());
+        return Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out, or name the artifact"));
+    }
     let mut page = if is_model(&args.file) { model::page(args)? } else { of_artifact(args)? };
     if let (Some(path), Some(times)) = (&args.profile, measured) {
         times::check(path, &times, &args.file, &page.regions)?;
@@ -65,7 +72,8 @@ fn of_artifact(args: &Args) -> Result<page::Page> {
         return Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out, or name the .onnx model"));
     }
     match find(&args.file, &args.plugins)? {
-        Compiled::Artifact(artifact) => {
+        Compiled::Artifact(file) => {
+            let artifact = args.variant.as_ref().map_or_else(|| file.only(), |name| file.variant(name))?;
             Guard::of(Written::Page, [&args.output]).reads_all(artifact.constant_files(None)).check()?;
             Ok(artifact::page(&args.file, &artifact))
         }

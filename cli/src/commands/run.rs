@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::args::{Execution, FIRST, SECOND};
 use crate::artifact::Digests;
-use crate::execution::{self, Need, Ready};
+use crate::execution::{self, Need, Ready, Variant};
 use crate::guard::{Guard, Written};
 use crate::report;
 
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let labels = args.labels.as_deref().map(Labels::read).transpose()?;
     let need =
         Need { fill: None, profile: args.profile || args.trace.is_some(), digests: Digests::AsAsked, streams: 1 };
-    let Ready { mut loaded, found, .. } = execution::load(&args.execution, need)?;
+    let Ready { mut loaded, found, variant, .. } = execution::load(&args.execution, need)?;
     let guard = guard.reads_all(found);
     guard.check()?;
     let time = loaded.run()?;
@@ -82,6 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let sums = profile.as_ref().map(|profile| (profile.operators(), profile.backends()));
         let (regions, copies) = profile.map(|it| (it.regions, it.copies)).unzip();
         let mut answer = json!({ "outputs": summaries, "seconds": seconds, "regions": regions });
+        Variant::add_to(variant.as_ref(), &mut answer);
         if let Some((operators, backends)) = sums {
             (answer["operators"], answer["backends"]) = (json!(operators), json!(backends));
             answer["file"] = json!(args.execution.file.display().to_string());

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use byoc_core::artifact::{Artifact, ArtifactFile};
 use byoc_core::compile::Observer;
-use byoc_core::diagnostic::Result;
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::overwrite::Input;
-use byoc_core::runtime::DeviceName;
-use byoc_core::tune::{check_output, rewrite};
+use byoc_core::runtime::{DeviceName, settings_of, unused_device};
+use byoc_core::tune::rewrite;
 use byoc_tools::tune::{Found, LeftOut, Outcome, Request, Tuned, kept_files, tune};
 use serde_json::json;
 
@@ -34,6 +35,9 @@ pub(crate) struct Args {
     /// Only regions of these backends (repeatable) [default: all that run on the device]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     backend: Vec<String>,
+    /// The variant to tune, of a file that has some [default: the first one with regions that run on the device]
+    #[arg(long, value_name = "NAME")]
+    variant: Option<String>,
     /// An option of a backend about the machine that runs its regions (repeatable); see `byoc plugin info NAME`
     #[arg(long, value_name = "NAME.KEY=VALUE", value_parser = name_value::backend_option)]
     backend_opt: Vec<(String, String)>,
@@ -65,17 +69,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let guard = Guard::of(Written::Artifact, [&args.output]).reads("the artifact", &args.file).plugins(&args.places);
     let guard = guard.reads_all(kept_files().into_iter().map(|path| Input::new("a choice of before", path)));
     guard.check()?;
-    let mut artifact = artifact::open_artifact(&args.file, &args.places)?;
+    let file = artifact::open_artifact(&args.file, &args.places)?;
     if args.verify_digests {
-        artifact.verify_digests()?;
+        file.verify_digests()?;
     }
+    let mut artifact = variant_of(args, &file)?;
     let guard = guard.reads_all(artifact.constant_files(args.constants_from.as_deref()));
     guard.check()?;
     artifact.attach(args.constants_from.as_deref())?;
     // Trying kernels takes long: what can be known before it is.
-    check_output(&artifact, &args.output)?;
+    artifact.check_output(&args.output)?;
     let registry = compile_request::isolated_registry_for(&args.places, &artifact)?;
-    let settings = artifact::run_options(&registry, &args.backend_opt)?;
+    let settings = match artifact.variant() {
+        Some(_) => artifact::run_options(&registry, &settings_of(&artifact, &args.backend_opt))?,
+        None => artifact::run_options(&registry, &args.backend_opt)?,
+    };
     let request = Request {
         device: args.device.clone(),
         backends: args.backend.clone(),
@@ -87,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut tell = |done: usize, total: usize, next: &str| progress.progress(done, total, next);
     let found = tune(&artifact, &registry, settings, &request, &mut tell)?;
     guard.check()?;
-    let file_bytes = rewrite(&artifact, &found.choices, &args.output, &mut tell)?;
+    let file_bytes = rewrite(&file, &artifact, &found.choices, &args.output, &mut tell)?;
     drop(progress);
     if args.json {
         report::print_json(&json(args, &found, file_bytes))?;
@@ -95,6 +103,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         report::print(&text(args, &found, file_bytes))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The variant that is named, or the first one that has regions of the device.
+fn variant_of(args: &Args, file: &ArtifactFile) -> Result<Artifact> {
+    if let Some(name) = &args.variant {
+        return file.variant(name);
+    }
+    if file.variants().len() < 2 {
+        return file.only();
+    }
+    let device = std::slice::from_ref(&args.device);
+    let found = file.all()?.into_iter().find(|artifact| unused_device(artifact, device).is_none());
+    found.ok_or_else(|| {
+        let message = format!("no variant of '{}' has regions that run on {}", args.file.display(), args.device);
+        Diagnostic::new(Code::UnknownName, message).hint("byoc inspect shows the variants")
+    })
 }
 
 fn text(args: &Args, found: &Found, file_bytes: u64) -> String {

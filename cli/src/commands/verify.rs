@@ -4,12 +4,13 @@ mod bisect;
 mod part;
 mod regions;
 mod repro_command;
+mod variants;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use byoc_core::artifact::Artifact;
+use byoc_core::artifact::ArtifactFile;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
 use byoc_tools::compare::{Comparison, Criterion, Tolerance, Tolerances, compare_all};
@@ -24,7 +25,7 @@ use serde_json::json;
 use crate::args::tolerance::{self, OfOutput};
 use crate::args::{Execution, FIRST, SECOND, number};
 use crate::artifact::Digests;
-use crate::execution::{self, Need, Ready};
+use crate::execution::{self, Need, Ready, Variant};
 use crate::file_kind::told_by_backends;
 use crate::progress::Progress;
 use crate::{artifact, compile_request, embed, report};
@@ -82,10 +83,41 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if let (true, Some(model)) = (args.regions, &args.model) {
         return regions::run(args, model, &tolerances);
     }
+    let variants = variants::of(&args.execution);
+    if variants.len() > 1 && args.execution.variant.is_none() {
+        return variants::run(args, &variants, &tolerances);
+    }
+    let Compared { comparisons, made_up, hint, variant } = compare(args, &args.execution, &tolerances)?;
+    let holds = comparisons.iter().all(Comparison::holds);
+    if args.json {
+        let mut found = json!({ "matches": holds, "made_up_inputs": made_up, "outputs": comparisons, "hint": hint });
+        Variant::add_to(variant.as_ref(), &mut found);
+        report::print_json(&found)?;
+    } else {
+        let hint = hint.map(|hint| format!("\n{hint}\n")).unwrap_or_default();
+        let made_up = execution::made_up(&args.execution, &made_up);
+        report::print(&format!("{}{made_up}{hint}", report::comparisons(&comparisons)))?;
+    }
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(Code::Mismatch.exit()) })
+}
+
+/// Outputs beside those that are expected.
+struct Compared {
+    comparisons: Vec<Comparison>,
+    /// Inputs that no file gives.
+    made_up: Vec<String>,
+    /// How the comparison may be loosened.
+    hint: Option<String>,
+    /// Which variant it is, of a file that has some.
+    variant: Option<Variant>,
+}
+
+/// Runs what the flags say and compares its outputs.
+fn compare(args: &Args, execution: &Execution, tolerances: &Tolerances) -> Result<Compared> {
     // Any inputs will do to compare with the model itself.
     let fill = args.model.as_ref().map(|_| Fill::Random);
     let need = Need { fill, profile: false, digests: Digests::Always, streams: 1 };
-    let Ready { mut loaded, .. } = execution::load(&args.execution, need)?;
+    let Ready { mut loaded, variant, .. } = execution::load(execution, need)?;
     loaded.run()?;
     let found = outputs::collect(&loaded.session)?;
     let expected = match (&args.reference, &args.model) {
@@ -93,34 +125,27 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         (Some(path), _) => outputs::read_expected(path, &loaded.session.outputs())?,
         (None, Some(model)) => {
             let names = [embed::reference()?.0, embed::default_backend()?];
-            let registry = compile_request::registry_of(&args.execution.plugins, &names)?;
+            let registry = compile_request::registry_of(&execution.plugins, &names)?;
             by_reference_kernels(model, &registry, &loaded)
                 .map_err(|error| told_by_backends(error, &[model], || Ok(registry)))?
         }
         (None, None) => expected_outputs(&test_data(args)?, &loaded.session.outputs())?,
     };
-    let comparisons = compare_all(&found, &expected, &tolerances)?;
+    let comparisons = compare_all(&found, &expected, tolerances)?;
     let holds = comparisons.iter().all(Comparison::holds);
-    let hint = if holds { None } else { looser(&comparisons, quantised(args).as_deref()) };
-    if args.json {
-        let made_up = &loaded.made_up;
-        let found = json!({ "matches": holds, "made_up_inputs": made_up, "outputs": comparisons, "hint": hint });
-        report::print_json(&found)?;
-    } else {
-        let hint = hint.map(|hint| format!("\n{hint}\n")).unwrap_or_default();
-        let made_up = execution::made_up(&args.execution, &loaded.made_up);
-        report::print(&format!("{}{made_up}{hint}", report::comparisons(&comparisons)))?;
-    }
-    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(Code::Mismatch.exit()) })
+    let quantised = || quantised(execution, loaded.session.variant());
+    let hint = if holds { None } else { looser(&comparisons, quantised().as_deref()) };
+    Ok(Compared { comparisons, made_up: loaded.made_up, hint, variant })
 }
 
 /// The backend of a region that computes in numbers of few bits, whose ranges come from samples; `None` where there is none.
-fn quantised(args: &Args) -> Option<String> {
-    let Execution { file, plugins, backends, .. } = &args.execution;
+fn quantised(execution: &Execution, variant: Option<&str>) -> Option<String> {
+    let Execution { file, plugins, backends, .. } = execution;
     let (registry, used): (_, Vec<String>) = if artifact::is_model(file) {
         (compile_request::isolated_registry(plugins, &backends.backend), backends.backend.clone())
     } else {
-        let artifact = Artifact::open(file).ok()?;
+        let file = ArtifactFile::open(file).ok()?;
+        let artifact = variant.map_or_else(|| file.only(), |name| file.variant(name)).ok()?;
         let used = artifact.manifest().regions.iter().map(|region| region.backend.clone()).collect();
         (compile_request::isolated_registry_for(plugins, &artifact), used)
     };

@@ -36,10 +36,42 @@ pub(super) fn digests(header: &Header) -> Checked {
     }
 }
 
-/// Checks the graph section against the header.
+/// Checks the graph section of a file without variants against the header.
 pub(super) fn check(manifest: &Manifest, header: &Header) -> Checked {
-    let mut sections = Sections::new(header);
+    let mut sections = Sections::new(header, Typed::Exactly);
     sections.take_bytes(GRAPH)?;
+    check_graph(manifest, &mut sections)?;
+    sections.finish()
+}
+
+/// Checks the graph section of a variant against the header. Other sections are those of other variants.
+pub(super) fn check_variant(manifest: &Manifest, graph: &str, header: &Header) -> Checked {
+    let mut sections = Sections::new(header, Typed::BySize);
+    sections.take_bytes(graph)?;
+    check_graph(manifest, &mut sections)
+}
+
+/// Checks that every section is one of these variants, which are given with their graph sections and were checked.
+pub(super) fn all_are_used(variants: &[(String, &Manifest)], header: &Header) -> Checked {
+    let mut sections = Sections::new(header, Typed::BySize);
+    sections.take_bytes(GRAPH)?;
+    for (graph, manifest) in variants {
+        sections.left.remove(graph.as_str());
+        for stored in &manifest.constants {
+            if stored.external.is_some() {
+                sections.none_called(&stored.section)?;
+            }
+            sections.left.remove(stored.section.as_str());
+        }
+        for region in &manifest.regions {
+            sections.left.remove(region.code.as_str());
+        }
+    }
+    sections.finish()
+}
+
+/// Checks the graph against the sections that it names, and takes them.
+fn check_graph<'a>(manifest: &'a Manifest, sections: &mut Sections<'a>) -> Checked {
     for (index, stored) in manifest.constants.iter().enumerate() {
         if stored.dtype == DType::String {
             return Err(format!("constant {index}: it is of strings, which no file holds"));
@@ -54,7 +86,7 @@ pub(super) fn check(manifest: &Manifest, header: &Header) -> Checked {
         if !name.starts_with(CONSTANT) {
             return Err(format!("constant {index} is in section '{name}', which does not start with '{CONSTANT}'"));
         }
-        if carrier(stored.dtype, &stored.shape).is_none_or(|carrier| carrier != (tensor.dtype, tensor.shape.clone())) {
+        if !sections.holds(tensor, stored) {
             let (found, expected) = (describe(tensor.dtype, &tensor.shape), describe(stored.dtype, &stored.shape));
             return Err(format!("section '{name}': it is {found}, and the graph says {expected}"));
         }
@@ -79,16 +111,25 @@ pub(super) fn check(manifest: &Manifest, header: &Header) -> Checked {
         }
         check_entry(manifest, entry).map_err(|cause| format!("entry '{}': {cause}", entry.name))?;
     }
-    check_ledger(manifest)?;
-    sections.finish()
+    check_ledger(manifest)
 }
 
 fn describe(dtype: DType, shape: &[usize]) -> String {
     format!("{dtype}{shape:?}")
 }
 
+/// What a section has of the constant in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Typed {
+    /// Its type and shape.
+    Exactly,
+    /// As many bytes: variants that have the same bytes may have them as constants of other types.
+    BySize,
+}
+
 /// The sections of the header without a reference so far.
 struct Sections<'a> {
+    typed: Typed,
     by_name: HashMap<&'a str, &'a Tensor>,
     left: HashSet<&'a str>,
     /// The first region whose code a section holds.
@@ -96,10 +137,18 @@ struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    fn new(header: &'a Header) -> Self {
+    fn new(header: &'a Header, typed: Typed) -> Self {
         let tensors = || header.tensors.iter().filter(|tensor| !tensor.is_pad());
         let by_name = tensors().map(|tensor| (tensor.name.as_str(), tensor)).collect();
-        Sections { by_name, left: tensors().map(|tensor| tensor.name.as_str()).collect(), code: HashMap::new() }
+        let left = tensors().map(|tensor| tensor.name.as_str()).collect();
+        Sections { typed, by_name, left, code: HashMap::new() }
+    }
+
+    fn holds(&self, tensor: &Tensor, stored: &Stored) -> bool {
+        match self.typed {
+            Typed::Exactly => carrier(stored.dtype, &stored.shape) == Some((tensor.dtype, tensor.shape.clone())),
+            Typed::BySize => stored.bytes() == Some(tensor.len()),
+        }
     }
 
     fn take(&mut self, name: &str) -> Checked<&'a Tensor> {

@@ -6,21 +6,21 @@ use std::io::{Read, Write};
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
-
-use super::manifest::Manifest;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// More JSON than any sane manifest has: what a damaged file can make us allocate.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// The section of a manifest.
-pub(super) fn encode(manifest: &Manifest) -> Result<Vec<u8>, String> {
-    let json = serde_json::to_vec(manifest).map_err(|error| error.to_string())?;
+/// The section of a manifest, or of a list of variants.
+pub(super) fn encode(contents: &impl Serialize) -> Result<Vec<u8>, String> {
+    let json = serde_json::to_vec(contents).map_err(|error| error.to_string())?;
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(&json).and_then(|()| encoder.finish()).map_err(|error| error.to_string())
 }
 
-/// The manifest of a section.
-pub(super) fn decode(section: &[u8]) -> Result<Manifest, String> {
+/// The manifest, or the list of variants, of a section.
+pub(super) fn decode<T: DeserializeOwned>(section: &[u8]) -> Result<T, String> {
     let mut json = Vec::new();
     let read = ZlibDecoder::new(section).take(MOST_BYTES).read_to_end(&mut json).map_err(|error| error.to_string())?;
     if read as u64 == MOST_BYTES {

@@ -6,7 +6,7 @@ use super::manifest::LedgerRow;
 use super::totals::Totals;
 
 /// Readers, owner and fate of every constant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// The rows, in the order in which the model has the constants.
     pub rows: Vec<LedgerRow>,

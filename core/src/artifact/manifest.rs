@@ -17,7 +17,7 @@ use crate::constants::View;
 /// The whole section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The format's version, at most [`crate::artifact::FORMAT`].
+    /// The format's version, at most [`crate::artifact::PLAIN_FORMAT`].
     pub format: u32,
     /// What wrote the file, such as `byoc 0.1.0`.
     pub producer: String,

@@ -1,43 +1,31 @@
-//! Opens an artifact. The file is mapped, so opening takes constant time; header and graph are validated in full
-//! when it is opened, code on first use, and the other digests on demand.
+//! Reads an artifact, or a variant of one. The file is mapped, so opening takes constant time; header and graph are validated in
+//! full when it is opened, code on first use, and the other digests on demand.
 
-use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use byoc_plugin_api::DType;
 use bytes::Bytes;
 
-use super::header::{Header, Tensor};
+use super::external;
+use super::file::{ArtifactFile, Layout, damaged};
 use super::manifest::{ConstantUse, Manifest, Region};
-use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, PRODUCER_KEY, check, digest_of, external, graph};
-use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::file_kind::{FileKind, Wanted, mistaken};
-use crate::map::map_file;
+#[cfg(feature = "compiler")]
+use super::{Contents, Section, code_sections};
+use crate::diagnostic::{Code, Diagnostic, Result, dir_of};
 use crate::memory::{Shortage, room, titled};
-use crate::overwrite::Input;
+use crate::overwrite::{self, Input};
 
-/// An open artifact. A clone is the same one.
+/// An open artifact; of a file with variants, one of them. A clone is the same one.
 #[derive(Clone, Debug)]
 pub struct Artifact {
-    layout: Arc<Layout>,
-    manifest: Arc<Manifest>,
+    pub(super) layout: Arc<Layout>,
+    pub(super) manifest: Arc<Manifest>,
+    /// The variant that it is; none where the file has no variants.
+    pub(super) variant: Option<Arc<str>>,
     /// The bytes of constants that are in other files, by index; empty until they are attached.
-    attached: Arc<BTreeMap<usize, Bytes>>,
-}
-
-/// The file and its sections.
-#[derive(Debug)]
-struct Layout {
-    path: PathBuf,
-    file: Bytes,
-    header: Header,
-    /// Where the data starts in the file.
-    data: usize,
-    by_name: HashMap<String, usize>,
-    /// Which sections of code were compared with their digests.
-    compared: Vec<AtomicBool>,
+    pub(super) attached: Arc<BTreeMap<usize, Bytes>>,
 }
 
 /// What `inspect` shows of a section.
@@ -58,22 +46,19 @@ pub struct SectionInfo<'a> {
 }
 
 impl Artifact {
-    /// Maps and checks the file at `path`.
+    /// Maps and checks the file at `path`. Errors where it has several variants: [`ArtifactFile`] opens those.
     pub fn open(path: &Path) -> Result<Artifact> {
-        Artifact::from_bytes(path, map_file(path)?)
+        ArtifactFile::open(path)?.only()
     }
 
     /// An artifact in memory. `path` is its name in messages.
     pub fn from_bytes(path: &Path, file: Bytes) -> Result<Artifact> {
-        let not_read =
-            |cause: String| mistaken(path, &file, Wanted::Artifact).unwrap_or_else(|| unreadable(path, &file, &cause));
-        let (header, data) = Header::decode(&file).map_err(not_read)?;
-        check_version(path, &header)?;
-        let by_name = header.tensors.iter().enumerate().map(|(index, tensor)| (tensor.name.clone(), index)).collect();
-        let compared = header.tensors.iter().map(|_| AtomicBool::new(false)).collect();
-        let layout = Layout { path: path.to_owned(), file, header, data, by_name, compared };
-        let manifest = layout.manifest().map_err(|cause| damaged(path, &cause))?;
-        Ok(Artifact { layout: Arc::new(layout), manifest: Arc::new(manifest), attached: Arc::default() })
+        ArtifactFile::from_bytes(path, file)?.only()
+    }
+
+    /// The name of the variant that it is; none where the file has no variants.
+    pub fn variant(&self) -> Option<&str> {
+        self.variant.as_deref()
     }
 
     /// Where the file was.
@@ -93,7 +78,7 @@ impl Artifact {
 
     /// The bytes of a section, without a copy. They are not compared with their digest: a constant may be large.
     pub fn section(&self, name: &str) -> Result<Bytes> {
-        self.layout.index(name).map(|index| self.layout.bytes(&self.layout.header.tensors[index])).ok_or_else(|| {
+        self.layout.tensor(name).map(|tensor| self.layout.bytes(tensor)).ok_or_else(|| {
             Diagnostic::new(Code::UnknownName, format!("'{}' has no section '{name}'", self.path().display()))
         })
     }
@@ -102,12 +87,7 @@ impl Artifact {
     /// first asked for.
     pub fn code(&self, region: &Region) -> Result<Bytes> {
         let bytes = self.section(&region.code)?;
-        let compared = self.layout.index(&region.code).map(|index| (index, &self.layout.compared[index]));
-        if let Some((index, compared)) = compared.filter(|(_, compared)| !compared.load(Ordering::Relaxed)) {
-            let section = &self.layout.header.tensors[index];
-            self.layout.verify(section).map_err(|cause| damaged(self.path(), &cause))?;
-            compared.store(true, Ordering::Relaxed);
-        }
+        self.layout.compare_once(&region.code).map_err(|cause| damaged(self.path(), &cause))?;
         Ok(bytes)
     }
 
@@ -128,6 +108,21 @@ impl Artifact {
     pub fn constant_files(&self, constants_from: Option<&Path>) -> Vec<Input> {
         let place = |file| external::locate(file, self.path(), constants_from);
         self.manifest.files.iter().map(|file| Input::new("constants of the artifact", place(file))).collect()
+    }
+
+    /// Errors where `output` is the artifact, or a file that it refers to; and where a file there would lose the files that the
+    /// artifact refers to, for their paths are seen from its folder.
+    pub fn check_output(&self, output: &Path) -> Result<()> {
+        let mut inputs = self.constant_files(None);
+        inputs.push(Input::new("the artifact", self.path()));
+        overwrite::check(&[output], &inputs)?;
+        let Some(first) = self.manifest().files.first() else { return Ok(()) };
+        let place = |path: &Path| std::fs::canonicalize(dir_of(path)).ok();
+        if place(self.path()) != place(output) {
+            let message = format!("'{}' refers to '{}' from its folder", self.path().display(), first.path);
+            return Err(Diagnostic::new(Code::Usage, message).hint("Write the output into the same folder"));
+        }
+        Ok(())
     }
 
     /// The bytes of the stored constant of that index; without a copy, except those in another file that have to be
@@ -167,105 +162,43 @@ impl Artifact {
         Diagnostic::new(Code::UnknownName, format!("'{}' has no such constant", self.path().display()))
     }
 
-    /// Every section, in the order of the file.
+    /// Every section of the file, in its order; those of other variants as well.
     pub fn sections(&self) -> impl Iterator<Item = SectionInfo<'_>> {
-        let layout = &self.layout;
-        layout.header.tensors.iter().map(|tensor| SectionInfo {
-            name: &tensor.name,
-            dtype: tensor.dtype,
-            shape: &tensor.shape,
-            bytes: tensor.len(),
-            offset: layout.data as u64 + tensor.start,
-            digest: layout.digest(tensor),
-        })
+        self.layout.sections()
     }
 
     /// Reads every byte of the file and compares it with the digests; [`Artifact::attach`] does so with other files. The
     /// error names the first section that is damaged.
     pub fn verify_digests(&self) -> Result<()> {
-        let mut sections = self.layout.header.tensors.iter();
-        sections.try_for_each(|tensor| self.layout.verify(tensor)).map_err(|cause| damaged(self.path(), &cause))
+        self.layout.verify_all().map_err(|cause| damaged(self.path(), &cause))
+    }
+
+    /// Compares its code and its constants with the digests; not those of other variants.
+    pub fn verify_own_digests(&self) -> Result<()> {
+        let manifest = self.manifest();
+        let code = manifest.regions.iter().map(|region| &region.code);
+        let stored = manifest.constants.iter().filter(|stored| stored.external.is_none()).map(|stored| &stored.section);
+        let mut sections = code.chain(stored);
+        sections.try_for_each(|name| self.layout.compare_once(name)).map_err(|cause| damaged(self.path(), &cause))
     }
 
     /// The BLAKE3 digest of a section according to the header; not compared with the bytes.
     #[cfg(feature = "compiler")]
     pub(crate) fn digest_of(&self, section: &str) -> Option<[u8; 32]> {
-        let section = &self.layout.header.tensors[self.layout.index(section)?];
-        super::digest_bytes(self.layout.digest(section)?)
+        super::digest_bytes(self.layout.digest(self.layout.tensor(section)?)?)
     }
-}
 
-impl Layout {
-    /// What the graph section says, checked against the header.
-    fn manifest(&self) -> std::result::Result<Manifest, String> {
-        check::digests(&self.header)?;
-        let section = self.index(GRAPH).ok_or_else(|| format!("it has no section '{GRAPH}'"))?;
-        let section = &self.header.tensors[section];
-        self.verify(section)?;
-        let manifest = graph::decode(&self.bytes(section)).map_err(|cause| format!("section '{GRAPH}': {cause}"))?;
-        let declared = (self.header.metadata.get(FORMAT_KEY), self.header.metadata.get(PRODUCER_KEY));
-        if declared != (Some(&manifest.format.to_string()), Some(&manifest.producer)) {
-            return Err(format!("section '{GRAPH}': its format and producer are not those of the header"));
+    /// What it is written from: the manifest, its code and its constants. Sections keep their digests: a new one would vouch for a
+    /// damaged section.
+    #[cfg(feature = "compiler")]
+    pub(crate) fn contents(&self) -> Result<Contents> {
+        let mut manifest = self.manifest().clone();
+        let code = |region: &Region| Ok((self.section(&region.code)?, self.digest_of(&region.code)));
+        let mut sections = code_sections(&mut manifest, |_, region| code(region))?;
+        for stored in manifest.constants.iter().filter(|stored| stored.external.is_none()) {
+            let (bytes, digest) = (self.section(&stored.section)?, self.digest_of(&stored.section));
+            sections.push(Section::of_stored(stored, bytes, digest));
         }
-        check::check(&manifest, &self.header)?;
-        Ok(manifest)
+        Ok(Contents { manifest, sections })
     }
-
-    fn verify(&self, tensor: &Tensor) -> std::result::Result<(), String> {
-        let bytes = self.bytes(tensor);
-        if tensor.is_pad() {
-            let zero = bytes.iter().all(|&byte| byte == 0);
-            return zero.then_some(()).ok_or_else(|| format!("section '{}': padding is not zero", tensor.name));
-        }
-        if self.digest(tensor) != Some(digest_of(&bytes).as_str()) {
-            return Err(format!("section '{}': its bytes do not have the digest of the header", tensor.name));
-        }
-        Ok(())
-    }
-
-    fn digest(&self, tensor: &Tensor) -> Option<&str> {
-        self.header.metadata.get(&format!("{DIGEST}{}", tensor.name)).map(String::as_str)
-    }
-
-    /// The index of the section of that name.
-    fn index(&self, name: &str) -> Option<usize> {
-        self.by_name.get(name).copied()
-    }
-
-    fn bytes(&self, tensor: &Tensor) -> Bytes {
-        self.file.slice(self.data + tensor.start as usize..self.data + tensor.end as usize)
-    }
-}
-
-/// A file of another kind, and one that is newer than this build, are told apart from damage.
-fn check_version(path: &Path, header: &Header) -> Result<()> {
-    let path = path.display();
-    let Some(text) = header.metadata.get(FORMAT_KEY) else {
-        let message = format!("'{path}' is not an artifact: its header has no '{FORMAT_KEY}'");
-        return Err(Diagnostic::new(Code::DamagedArtifact, message).hint("Artifacts are made by 'byoc compile'"));
-    };
-    match text.parse::<u32>() {
-        Ok(1..=FORMAT) => Ok(()),
-        Ok(format) if format > FORMAT => {
-            let message = format!("'{path}' is written in format {format}; this byoc reads formats up to {FORMAT}");
-            Err(Diagnostic::new(Code::ArtifactVersion, message)
-                .hint("Update byoc, or compile the model again with this one"))
-        }
-        _ => Err(damaged(Path::new(&path.to_string()), &format!("its format is '{text}'"))),
-    }
-}
-
-/// The error of a file without a header that can be read. What does not begin as artifacts do is not a damaged one.
-fn unreadable(path: &Path, file: &[u8], cause: &str) -> Diagnostic {
-    // As much of the length and of the header as there is.
-    if FileKind::of(file) == FileKind::Artifact || file.len() <= 8 {
-        return damaged(path, cause);
-    }
-    let message = format!("'{}' is not an artifact: it is of no known kind", path.display());
-    Diagnostic::new(Code::DamagedArtifact, message).hint("Artifacts are made by 'byoc compile'")
-}
-
-fn damaged(path: &Path, cause: &str) -> Diagnostic {
-    Diagnostic::new(Code::DamagedArtifact, format!("'{}' is damaged: {cause}", path.display()))
-        .hint("Copy the file again, or compile the model again")
 }

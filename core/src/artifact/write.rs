@@ -121,16 +121,19 @@ impl Contents {
     }
 
     fn plan(&self, path: &Path) -> Result<Plan> {
-        Plan::new(self).map_err(|cause| {
-            Diagnostic::new(Code::DamagedArtifact, format!("cannot write '{}': {cause}", path.display()))
-                .hint("This is a bug in byoc; please report it")
-        })
+        Plan::new(self).map_err(|cause| not_written(path, &cause))
     }
+}
+
+/// The error of contents that are no artifact.
+pub(super) fn not_written(path: &Path, cause: &str) -> Diagnostic {
+    Diagnostic::new(Code::DamagedArtifact, format!("cannot write '{}': {cause}", path.display()))
+        .hint("This is a bug in byoc; please report it")
 }
 
 /// Every section in the order of the file.
 pub(super) struct Plan {
-    header: Header,
+    pub(super) header: Header,
     /// Parallel to the header's tensors: the bytes, and their digest where it is known.
     sources: Vec<(Bytes, Option<[u8; 32]>)>,
     pads: usize,
@@ -138,8 +141,19 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(contents: &Contents) -> std::result::Result<Plan, String> {
-        let graph = Section::of_bytes(GRAPH, graph::encode(&contents.manifest)?.into());
-        let mut sections: Vec<&Section> = std::iter::once(&graph).chain(&contents.sections).collect();
+        let Contents { manifest, sections } = contents;
+        let graph = Section::of_bytes(GRAPH, graph::encode(manifest)?.into());
+        let plan = Plan::of(std::iter::once(&graph).chain(sections), (manifest.format, &manifest.producer))?;
+        check::check(manifest, &plan.header)?;
+        Ok(plan)
+    }
+
+    /// Lays the sections out, in a file of that format and by that producer. Its graphs are still to be checked against its header.
+    pub(super) fn of<'a>(
+        sections: impl Iterator<Item = &'a Section>,
+        (format, producer): (u32, &str),
+    ) -> std::result::Result<Plan, String> {
+        let mut sections: Vec<&Section> = sections.collect();
         let mut names = HashSet::new();
         for section in &sections {
             section.check()?;
@@ -165,9 +179,8 @@ impl Plan {
             plan.header.tensors.push(Tensor { name, dtype, shape, start, end });
             plan.sources.push((section.bytes.clone(), section.digest));
         }
-        plan.header.metadata.insert(FORMAT_KEY.into(), contents.manifest.format.to_string());
-        plan.header.metadata.insert(PRODUCER_KEY.into(), contents.manifest.producer.clone());
-        check::check(&contents.manifest, &plan.header)?;
+        plan.header.metadata.insert(FORMAT_KEY.into(), format.to_string());
+        plan.header.metadata.insert(PRODUCER_KEY.into(), producer.to_owned());
         Ok(plan)
     }
 

@@ -34,8 +34,8 @@ pub(super) fn assemble(
     let own: Vec<Section> = own.collect();
     let entries = (0..generated.model.entries.len()).map(|index| entry_of(generated, storage, index));
     let mut manifest = Manifest {
-        format: artifact::FORMAT,
-        producer: concat!("byoc ", env!("CARGO_PKG_VERSION")).into(),
+        format: artifact::PLAIN_FORMAT,
+        producer: artifact::PRODUCER.into(),
         requirements: requirements(generated, backends),
         entries: entries.collect::<Result<_>>()?,
         regions: regions.collect(),

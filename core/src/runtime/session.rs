@@ -31,6 +31,7 @@ use super::bind::Bound;
 use super::device::Device;
 use super::resident::Resident;
 use super::steps::Steps;
+use super::variants::PassedOver;
 use crate::artifact::Artifact;
 use crate::artifact::manifest::Entry;
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -78,6 +79,7 @@ pub struct Session {
     /// The outputs that the last run wrote to memory of the caller's.
     elsewhere: Vec<usize>,
     _artifact: Option<Artifact>,
+    pub(super) passed_over: Vec<PassedOver>,
 }
 
 struct LoadedCall {

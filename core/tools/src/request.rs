@@ -56,6 +56,16 @@ pub fn request(
     Ok(Request { import, folding_backend, found: registry.backends.clone(), ..Request::new(sources, backends) })
 }
 
+/// The options of a variant: its own, and before them those that are for all variants, where it has their backend. One of a backend that no
+/// variant has is among them, so that it is refused.
+pub fn options_of_variant(for_all: &[(String, String)], own: &Chosen, all: &[Chosen]) -> Settings {
+    let backend = |key: &str| key.split_once('.').map_or(key, |(backend, _)| backend).to_owned();
+    let is_own = |key: &str| own.backends.contains(&backend(key)) && !own.options.iter().any(|(same, _)| same == key);
+    let is_of_none = |key: &str| !all.iter().any(|chosen| chosen.backends.contains(&backend(key)));
+    let shared = for_all.iter().filter(|(key, _)| is_own(key) || is_of_none(key));
+    shared.chain(&own.options).cloned().collect()
+}
+
 /// The user's choice; else, for a model that ends in `.repro.onnx`, the backend and the options that it was made for; else the embedded one.
 fn with_default(chosen: &Chosen, embedded: Embedded<'_>, sources: &[(String, PathBuf)]) -> Result<Chosen> {
     if !chosen.backends.is_empty() {

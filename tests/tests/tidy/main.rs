@@ -76,6 +76,7 @@ const UNSAFE: &[(&str, &str)] = &[
 /// The modules of core from top to bottom: each may use those in lines below its own.
 const LAYERS: &[&[&str]] = &[
     &["compile", "swap", "tune"],
+    &["merge"],
     &["ownership", "fold", "calibrate"],
     &["compute"],
     &["codegen"],

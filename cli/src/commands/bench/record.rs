@@ -11,6 +11,7 @@ use byoc_tools::statistics::{Percentile, Sorted};
 use serde_json::{Value, json};
 
 use super::Args;
+use crate::execution::Variant;
 use crate::threads;
 
 /// A measurement.
@@ -29,6 +30,8 @@ pub(super) struct Record<'a> {
     pub(super) devices: Vec<DeviceUse>,
     /// Inputs that no file gives.
     pub(super) made_up: Vec<String>,
+    /// Which variant it is, of a file that has some.
+    pub(super) variant: Option<Variant>,
 }
 
 impl Record<'_> {
@@ -82,6 +85,7 @@ impl Record<'_> {
             "memory": self.memory,
             "regions": regions,
         });
+        Variant::add_to(self.variant.as_ref(), &mut answer);
         if args.profile {
             answer["operators"] = json!(measured.profile.operators());
             answer["backends"] = json!(measured.profile.backends());

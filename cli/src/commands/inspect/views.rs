@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use byoc_core::artifact::Artifact;
 use byoc_core::artifact::manifest::{Chosen, ClaimKind, Entry, NodeSummary, Region, ValueInfo};
+use byoc_core::artifact::{Artifact, ArtifactFile};
 use byoc_core::diagnostic::Result;
 use byoc_core::runtime::{PlannedCopy, planned_copies};
 use serde_json::{Value, json};
@@ -103,9 +103,9 @@ fn claims(region: &Region) -> String {
 }
 
 /// Every section with its place.
-pub(crate) fn sections(artifact: &Artifact) -> String {
+pub(crate) fn sections(file: &ArtifactFile) -> String {
     let mut table = Table::new(&["section", "type", "shape", ">bytes", ">offset", "?blake3"]);
-    for section in artifact.sections() {
+    for section in file.sections() {
         let digest = section.digest.map_or("-", |digest| digest.get(..DIGEST_SHOWN).unwrap_or(digest));
         table.row([
             section.name.to_owned(),
@@ -120,14 +120,14 @@ pub(crate) fn sections(artifact: &Artifact) -> String {
 }
 
 /// The same as JSON, with whole digests.
-pub(crate) fn sections_json(artifact: &Artifact) -> Value {
+pub(crate) fn sections_json(file: &ArtifactFile) -> Value {
     let section = |section: byoc_core::artifact::SectionInfo<'_>| {
         json!({
             "name": section.name, "dtype": section.dtype, "shape": section.shape,
             "bytes": section.bytes, "offset": section.offset, "blake3": section.digest,
         })
     };
-    artifact.sections().map(section).collect()
+    file.sections().map(section).collect()
 }
 
 /// The backends that the artifact needs.

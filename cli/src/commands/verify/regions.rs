@@ -28,7 +28,7 @@ use crate::{compile_request, embed, execution, report};
 /// Runs the verb with this flag.
 pub(super) fn run(args: &Args, model: &Path, tolerances: &Tolerances) -> Result<ExitCode> {
     let execution = &args.execution;
-    let opened = artifact::open(execution, Digests::Always)?;
+    let opened = artifact::open(execution, Digests::Always, false)?;
     let artifact = opened.artifact().ok_or_else(|| {
         let message = format!("'{}' is code of one backend, and has no regions", execution.file.display());
         Diagnostic::new(Code::Usage, message).hint("Leave out --regions")
@@ -40,8 +40,8 @@ pub(super) fn run(args: &Args, model: &Path, tolerances: &Tolerances) -> Result<
     let names = [embed::reference()?.0, embed::default_backend()?];
     let registry = compile_request::registry_of(&execution.plugins, &names)?;
     let mut reference = by_kernels(model, &registry, &entry.name, &sizes)?;
-    let options = execution::options(execution, &opened, false);
-    let mut calls = SingleCalls::new(artifact, opened.registry(), &options)?;
+    let options = &opened.options;
+    let mut calls = SingleCalls::new(artifact, opened.registry(), options)?;
     let request = Request { manifest, entry, tolerances, keep_inputs: args.bisect };
     let mut progress = Progress::new(None);
     let checked = regions::check(&request, &mut calls, &mut reference, given, &mut |done, total, next| {
@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args, model: &Path, tolerances: &Tolerances) -> Result<
     }
     let culprit = checked.iter().find(|row| !row.holds());
     let node = culprit.filter(|_| args.bisect);
-    let node = node.map(|it| bisect::first_node(it, artifact, &opened, &options, &reference, tolerances));
+    let node = node.map(|it| bisect::first_node(it, artifact, &opened, options, &reference, tolerances));
     let about = About { execution, manifest, entry: &entry.name, model, sizes: &sizes, registry: opened.registry() };
     let repro = culprit.map(|culprit| repro_command(&about, &culprit.symbol));
     let hint = culprit.and_then(|culprit| {

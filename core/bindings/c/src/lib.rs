@@ -15,7 +15,7 @@ mod text;
 use std::ffi::c_char;
 
 pub use self::error::{byoc_error_code, byoc_error_hint, byoc_error_message, byoc_status};
-pub use self::open::{byoc_close, byoc_open, byoc_open_memory, byoc_open_with, byoc_options, byoc_read};
+pub use self::open::{byoc_close, byoc_open, byoc_open_memory, byoc_open_with, byoc_options, byoc_read, byoc_variant};
 pub use self::port::{byoc_element, byoc_input_count, byoc_input_port, byoc_output_count, byoc_output_port, byoc_port};
 pub use self::run::{byoc_array, byoc_result, byoc_run};
 

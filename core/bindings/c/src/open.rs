@@ -1,11 +1,12 @@
 //! Opening and closing sessions.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use byoc::{OpenOptions, Plugins, Session};
-use byoc_core::artifact::Artifact;
+use byoc_core::artifact::ArtifactFile;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use bytes::Bytes;
 use memmap2::MmapMut;
@@ -41,7 +42,12 @@ pub struct byoc_options {
     pub settings: *const *const c_char,
     /// How many settings there are.
     pub setting_count: usize,
+    /// The variant to load, of a file that has some; or NULL for the best one that can be loaded here.
+    pub variant: *const c_char,
 }
+
+/// The size of the options in the first version.
+const FIRST_SIZE: usize = std::mem::offset_of!(byoc_options, variant);
 
 impl byoc_options {
     /// # Safety
@@ -52,21 +58,24 @@ impl byoc_options {
             return Ok(opening);
         }
         // SAFETY: the caller says so; the first field is there in every version.
+        let size = unsafe { (*options).struct_size };
+        if !(FIRST_SIZE..=size_of::<byoc_options>()).contains(&size) {
+            let message = format!("struct_size of the options is {size}, not {}", size_of::<byoc_options>());
+            return Err(Diagnostic::new(Code::Usage, message).hint("Set it to sizeof(byoc_options)"));
+        }
+        // What a program does not know, since it was built with an earlier version, is 0.
+        let mut known = MaybeUninit::<byoc_options>::zeroed();
+        // SAFETY: the caller says that so many bytes are there, and the options are at least as large. All fields are numbers and pointers,
+        // which may be 0.
         let options = unsafe {
-            if (*options).struct_size != size_of::<byoc_options>() {
-                let message = format!(
-                    "struct_size of the options is {}, not {}",
-                    (*options).struct_size,
-                    size_of::<byoc_options>()
-                );
-                return Err(Diagnostic::new(Code::Usage, message).hint("Set it to sizeof(byoc_options)"));
-            }
-            &*options
+            std::ptr::copy_nonoverlapping(options.cast::<u8>(), known.as_mut_ptr().cast::<u8>(), size);
+            known.assume_init()
         };
         // SAFETY: the caller says so.
-        let (entry, devices, plugins, dirs, settings) = unsafe {
+        let (entry, variant, devices, plugins, dirs, settings) = unsafe {
             (
                 optional(options.entry, "entry")?,
+                optional(options.variant, "variant")?,
                 list(options.devices, options.device_count, "a device")?,
                 list(options.plugins, options.plugin_count, "a plugin")?,
                 list(options.plugin_dirs, options.plugin_dir_count, "a folder of plugins")?,
@@ -83,6 +92,9 @@ impl byoc_options {
         if let Some(entry) = entry {
             opening = opening.entry(entry);
         }
+        if let Some(variant) = variant {
+            opening = opening.variant(variant);
+        }
         for text in &settings {
             let Some((key, value)) = text.split_once('=') else {
                 return Err(Diagnostic::new(Code::Usage, format!("the setting '{text}' is not KEY=VALUE")));
@@ -98,8 +110,9 @@ fn number(session: Session) -> Result<u64> {
     let ports = |infos: Vec<_>| infos.iter().map(Port::of).collect::<Result<Vec<_>>>();
     let (inputs, outputs) = (ports(session.inputs())?, ports(session.outputs())?);
     let copies = vec![Vec::new(); outputs.len()];
+    let variant = session.variant().and_then(|name| CString::new(name).ok());
     let running = Mutex::new(Running { session, copies, given: Vec::new() });
-    Ok(sessions::add(Open { inputs, outputs, running }))
+    Ok(sessions::add(Open { inputs, outputs, variant, running }))
 }
 
 /// Opens the artifact at `path` and writes the number of the session to `session`. The file is mapped: constants are not copied.
@@ -165,7 +178,7 @@ pub unsafe extern "C" fn byoc_open_memory(
         // SAFETY: as for this function.
         let options = unsafe { byoc_options::read(options)? };
         let lent = Bytes::from_owner(BorrowedBytes { bytes: bytes.cast(), length });
-        let number = number(options.open_artifact(Artifact::from_bytes(Path::new("memory"), lent)?)?)?;
+        let number = number(options.open_file(&ArtifactFile::from_bytes(Path::new("memory"), lent)?)?)?;
         // SAFETY: as for this function.
         unsafe { write(session, number) }
     })
@@ -216,9 +229,24 @@ pub unsafe extern "C" fn byoc_open_with(
             }
         }
         let bytes = Bytes::from_owner(memory.make_read_only().map_err(no_memory)?).slice(..length);
-        let number = number(options.open_artifact(Artifact::from_bytes(Path::new("memory"), bytes)?)?)?;
+        let number = number(options.open_file(&ArtifactFile::from_bytes(Path::new("memory"), bytes)?)?)?;
         // SAFETY: as for this function.
         unsafe { write(session, number) }
+    })
+}
+
+/// Writes the name of the variant that was loaded to `name`, or NULL where the file has no variants. The text stays until the session is
+/// closed.
+///
+/// # Safety
+/// `name` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn byoc_variant(session: u64, name: *mut *const c_char) -> byoc_status {
+    status(|| {
+        let open = sessions::find(session)?;
+        let text = open.variant.as_ref().map_or(std::ptr::null(), |name| name.as_ptr());
+        // SAFETY: as for this function.
+        unsafe { write(name, text) }
     })
 }
 

@@ -1,6 +1,7 @@
 //! The sessions that are open, by number.
 
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
@@ -16,6 +17,8 @@ pub(crate) struct Open {
     pub(crate) inputs: Vec<Port>,
     /// What it gives.
     pub(crate) outputs: Vec<Port>,
+    /// The variant that it is, of a file that has some.
+    pub(crate) variant: Option<CString>,
     /// What runs.
     pub(crate) running: Mutex<Running>,
 }

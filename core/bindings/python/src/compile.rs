@@ -3,10 +3,12 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use byoc::{Compiler, OpenOptions, Plugins};
-use byoc_core::artifact::Artifact;
+use byoc::{Compiler, OpenOptions, Plugins, Variant};
+use byoc_core::artifact::{Artifact, ArtifactFile};
+use byoc_core::compile::variants::VariantReport;
 use byoc_core::compile::{Observer, Policy, Stage};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::partition::NodeRow;
 use byoc_tools::inputs::OpenSizes;
 use byoc_tools::node_rows;
 use pyo3::prelude::*;
@@ -33,6 +35,9 @@ pub(crate) struct Models {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Wishes {
+    /// Names of variants with their backends.
+    variants: Vec<(String, Vec<String>)>,
+    share: bool,
     dataset: Option<PathBuf>,
     mean: Vec<f32>,
     std: Vec<f32>,
@@ -45,6 +50,23 @@ pub(crate) struct Wishes {
 }
 
 impl Models {
+    /// The variants, each with the options that are for it alone: those have its name and a colon in front. The others stay.
+    fn variants(&mut self, variants: Vec<(String, Vec<String>)>) -> Vec<Variant> {
+        let of = |(name, backends): (String, Vec<String>)| {
+            let in_front = format!("{name}:");
+            let mut variant = backends.into_iter().fold(Variant::new(name), Variant::backend);
+            let (own, others) =
+                std::mem::take(&mut self.options).into_iter().partition(|(key, _)| key.starts_with(&in_front));
+            self.options = others;
+            let own: Vec<(String, String)> = own;
+            for (key, value) in own {
+                variant = variant.option(&key[in_front.len()..], value);
+            }
+            variant
+        };
+        variants.into_iter().map(of).collect()
+    }
+
     /// The compile of these models.
     pub(crate) fn compiler(self, plugins: Plugins) -> Compiler {
         let compiler = Compiler::new().plugins(plugins);
@@ -88,16 +110,33 @@ pub(crate) fn compile(
     let compiled = watcher.ended(py, compiled)?;
     watcher.warn(py)?;
     let warnings: Vec<_> = compiled.warnings.iter().map(ToString::to_string).collect();
-    let rows: Vec<_> = compiled.nodes.iter().map(node_rows::json).collect();
-    let ledger = json!(compiled.ledger.rows);
-    Ok(json!({ "bytes": compiled.file_bytes, "nodes": rows, "ledger": ledger, "warnings": warnings }).to_string())
+    let rows = |nodes: &[NodeRow]| nodes.iter().map(node_rows::json).collect::<Vec<_>>();
+    let variant =
+        |it: &VariantReport| json!({ "variant": it.name, "nodes": rows(&it.nodes), "ledger": it.ledger.rows });
+    let report = json!({
+        "bytes": compiled.file_bytes,
+        "nodes": rows(&compiled.nodes),
+        "ledger": compiled.ledger.rows,
+        "variants": compiled.variants.iter().map(variant).collect::<Vec<_>>(),
+        "warnings": warnings,
+    });
+    Ok(report.to_string())
 }
 
-fn run(models: Models, wishes: Wishes, places: Places, output: &Path, watcher: &mut Watcher) -> Result<byoc::Report> {
+fn run(
+    mut models: Models,
+    wishes: Wishes,
+    places: Places,
+    output: &Path,
+    watcher: &mut Watcher,
+) -> Result<byoc::Report> {
     let policy =
         Policy { require: wishes.require, no_fallback: wishes.no_fallback, max_host_nodes: wishes.max_host_nodes };
-    let mut compiler = models
-        .compiler(places.into())
+    let variants = models.variants(wishes.variants);
+    let mut compiler = variants
+        .into_iter()
+        .fold(models.compiler(places.into()), Compiler::variant)
+        .share(wishes.share)
         .policy(policy)
         .external_constants(wishes.external_constants)
         .allow_duplicates(wishes.allow_duplicates)
@@ -121,13 +160,27 @@ pub(crate) fn explain(py: Python<'_>, models: Models, places: Places) -> PyResul
     Ok(Value::from(rows.iter().map(node_rows::json).collect::<Vec<_>>()).to_string())
 }
 
-/// What the artifact at `path` says of itself, as JSON.
+/// What the artifact at `path` says of itself, as JSON; where it has several variants and none is named, what each says.
 #[pyfunction]
-pub(crate) fn inspect(py: Python<'_>, path: PathBuf) -> PyResult<String> {
-    let artifact = py.detach(|| Artifact::open(&path)).map_err(|error| raised(py, error))?;
-    let mut about = json!(artifact.manifest());
-    about["bytes"] = json!(artifact.size());
-    Ok(about.to_string())
+pub(crate) fn inspect(py: Python<'_>, path: PathBuf, variant: Option<String>) -> PyResult<String> {
+    let graph = |artifact: &Artifact| {
+        let mut about = json!(artifact.manifest());
+        about["bytes"] = json!(artifact.size());
+        about
+    };
+    let about = py.detach(|| {
+        let file = ArtifactFile::open(&path)?;
+        match variant {
+            Some(name) => file.variant(&name).map(|artifact| graph(&artifact)),
+            None if file.variants().is_empty() => file.only().map(|artifact| graph(&artifact)),
+            None => {
+                let all = file.all()?;
+                let each = file.variants().iter().cloned().zip(all.iter().map(graph));
+                Ok(json!({ "variants": each.collect::<serde_json::Map<_, _>>(), "bytes": file.size() }))
+            }
+        }
+    });
+    Ok(about.map_err(|error: Diagnostic| raised(py, error))?.to_string())
 }
 
 /// Hands progress to Python, and ends the compile at the next stage where Python raises meanwhile, or is interrupted.

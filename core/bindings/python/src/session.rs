@@ -8,7 +8,7 @@ use byoc_core::compile::Observer;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::file_kind::FileKind;
 use byoc_core::runtime::Session as Loaded;
-use byoc_core::runtime::{ListView, PortInfo};
+use byoc_core::runtime::{ListView, PassedOver, PortInfo};
 use byoc_plugin_api::{DType, Dim, Handle, TensorView};
 use byoc_tools::lists::{Given, Handles};
 use pyo3::exceptions::PyTypeError;
@@ -28,6 +28,8 @@ pub(crate) struct Session {
     state: Mutex<State>,
     inputs: Vec<PortInfo>,
     outputs: Vec<PortInfo>,
+    variant: Option<String>,
+    passed_over: Vec<PassedOver>,
     timed: bool,
 }
 
@@ -49,6 +51,7 @@ struct Lender {
 #[pyo3(from_item_all)]
 pub(crate) struct Loading {
     entry: Option<String>,
+    variant: Option<String>,
     threads: usize,
     devices: Vec<String>,
     constants_from: Option<PathBuf>,
@@ -62,6 +65,9 @@ impl Loading {
         options = self.devices.into_iter().fold(options, OpenOptions::device);
         if let Some(entry) = self.entry {
             options = options.entry(entry);
+        }
+        if let Some(variant) = self.variant {
+            options = options.variant(variant);
         }
         if let Some(folder) = self.constants_from {
             options = options.constants_from(folder);
@@ -92,7 +98,24 @@ impl Session {
         let loaded = watcher.ended(py, loaded)?;
         watcher.warn(py)?;
         let (inputs, outputs) = (loaded.inputs(), loaded.outputs());
-        Ok(Session { state: Mutex::new(State { loaded, lent: Arc::new(()) }), inputs, outputs, timed })
+        let (variant, passed_over) = (loaded.variant().map(str::to_owned), loaded.passed_over().to_vec());
+        let state = Mutex::new(State { loaded, lent: Arc::new(()) });
+        Ok(Session { state, inputs, outputs, variant, passed_over, timed })
+    }
+
+    /// The variant that was loaded.
+    #[getter]
+    fn variant(&self) -> Option<&str> {
+        self.variant.as_deref()
+    }
+
+    /// Better variants that cannot be loaded here.
+    #[getter]
+    fn passed_over<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        let class = CLASS.import(py, "byoc._types", "PassedOver")?;
+        let row = |it: &PassedOver| class.call1((&it.variant, it.reason.code.id(), &it.reason.message));
+        PyList::new(py, self.passed_over.iter().map(row).collect::<PyResult<Vec<_>>>()?)
     }
 
     /// What a run takes.

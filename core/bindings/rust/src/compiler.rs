@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use byoc_core::artifact::{Artifact, Ledger};
+use byoc_core::compile::variants::{self, VariantReport, Variants};
 use byoc_core::compile::{self, Observer, Policy, Request, Silent, Stage};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::onnx::ImportOptions;
@@ -20,10 +21,12 @@ use crate::plugins::Plugins;
 
 /// What a compile says of its result.
 pub struct Report {
-    /// A row for each node: the backend that took it, and why others did not.
+    /// A row for each node: the backend that took it, and why others did not; none where there are variants.
     pub nodes: Vec<NodeRow>,
-    /// The place and the bytes of each constant.
+    /// The place and the bytes of each constant; empty where there are variants.
     pub ledger: Ledger,
+    /// The same for each variant, the most wanted first.
+    pub variants: Vec<VariantReport>,
     /// Bytes of the artifact.
     pub file_bytes: u64,
     /// What the user should know.
@@ -35,6 +38,8 @@ pub struct Report {
 pub struct Compiler {
     models: Vec<(Option<String>, PathBuf)>,
     chosen: Chosen,
+    variants: Vec<Variant>,
+    share: bool,
     shapes: Vec<(String, Vec<usize>)>,
     dims: Vec<(String, usize)>,
     plugins: Plugins,
@@ -44,6 +49,42 @@ pub struct Compiler {
     fallback_on_crash: bool,
     #[cfg(feature = "dataset")]
     dataset: Option<Samples>,
+}
+
+/// A variant of the model, for the file to hold beside others.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    name: String,
+    chosen: Chosen,
+    policy: Option<Policy>,
+}
+
+impl Variant {
+    /// A variant of that name, so far without backends.
+    pub fn new(name: impl Into<String>) -> Variant {
+        Variant { name: name.into(), chosen: Chosen::default(), policy: None }
+    }
+
+    /// A backend, less wanted than those before it.
+    #[must_use]
+    pub fn backend(mut self, name: impl Into<String>) -> Variant {
+        self.chosen.backends.push(name.into());
+        self
+    }
+
+    /// A backend's option in this variant, as `acme.key` and its value. It comes before one of [`Compiler::option`].
+    #[must_use]
+    pub fn option(mut self, key: impl Into<String>, value: impl ToString) -> Variant {
+        self.chosen.options.push((key.into(), value.to_string()));
+        self
+    }
+
+    /// Rules for where nodes may go, in place of those of [`Compiler::policy`].
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Variant {
+        self.policy = Some(policy);
+        self
+    }
 }
 
 /// Where samples are, and how pixels become numbers.
@@ -86,6 +127,21 @@ impl Compiler {
     #[must_use]
     pub fn option(mut self, key: impl Into<String>, value: impl ToString) -> Compiler {
         self.chosen.options.push((key.into(), value.to_string()));
+        self
+    }
+
+    /// A variant of the model, less wanted than those before it, in place of [`Compiler::backend`]: the file holds all of them, and what
+    /// they have in common once. Options of [`Compiler::option`] are for those variants that have the backend.
+    #[must_use]
+    pub fn variant(mut self, variant: Variant) -> Compiler {
+        self.variants.push(variant);
+        self
+    }
+
+    /// Asks backends that pack a constant to give way where another variant has it in another form: a smaller file, maybe slower.
+    #[must_use]
+    pub fn share(mut self, share: bool) -> Compiler {
+        self.share = share;
         self
     }
 
@@ -165,10 +221,24 @@ impl Compiler {
         let output = output.as_ref();
         overwrite::check(&[output], &self.inputs())?;
         place::check(Written::Artifact, output)?;
-        let (request, _) = self.request()?;
         let mut observer = Collecting { observer, warnings: Vec::new() };
-        let compile::Report { nodes, ledger, file_bytes } = compile::compile(&request, output, &mut observer)?;
-        Ok(Report { nodes, ledger, file_bytes, warnings: observer.warnings })
+        let mut report = Report {
+            nodes: Vec::new(),
+            ledger: Ledger::default(),
+            variants: Vec::new(),
+            file_bytes: 0,
+            warnings: Vec::new(),
+        };
+        if self.variants.is_empty() {
+            let (request, _) = self.request()?;
+            let compile::Report { nodes, ledger, file_bytes } = compile::compile(&request, output, &mut observer)?;
+            report = Report { nodes, ledger, file_bytes, ..report };
+        } else {
+            let list = self.requests()?;
+            let compiled = Variants { list: &list, share: self.share }.compile(output, &mut observer)?;
+            report = Report { variants: compiled.variants, file_bytes: compiled.file_bytes, ..report };
+        }
+        Ok(Report { warnings: observer.warnings, ..report })
     }
 
     /// Compiles into memory that has no file's name, and opens it. Options of running are those of both; plugins are those of the
@@ -181,7 +251,7 @@ impl Compiler {
             return Err(error.hint("Leave it out"));
         }
         let (request, registry) = self.request()?;
-        let mut run_options = registry.part_settings(&self.chosen()?.options).1;
+        let mut run_options = registry.part_settings(&named_all(&self.chosen)?.options).1;
         run_options.extend(options.options_of_running(&registry)?);
         let unnamed = compile::compile_unnamed(&request, None, observer)?;
         let name = self.models.first().map_or(Path::new("model"), |(_, path)| path);
@@ -195,15 +265,42 @@ impl Compiler {
 
     /// The request, and the registry that its backends are from.
     pub fn request(&self) -> Result<(Request, Registry)> {
+        if !self.variants.is_empty() {
+            let error = Diagnostic::new(Code::Usage, "variants are for a file, and this is about one compile");
+            return Err(error.hint("Leave the variants out, and name backends"));
+        }
+        let chosen = named_all(&self.chosen)?;
+        let registry = self.plugins.for_compiling(&chosen.backends)?;
+        Ok((self.request_of(&registry, &chosen, &self.policy)?, registry))
+    }
+
+    /// A request for each variant.
+    fn requests(&self) -> Result<Vec<variants::Variant>> {
+        if let Some(backend) = self.chosen.backends.first() {
+            let message = format!("backend '{backend}' is in no variant, and there are variants");
+            return Err(Diagnostic::new(Code::Usage, message).hint("Name it in a variant"));
+        }
+        let all = named_all(&self.chosen)?;
+        let chosen = self.variants.iter().map(|variant| named_all(&variant.chosen)).collect::<Result<Vec<_>>>()?;
+        let backends: Vec<_> = chosen.iter().flat_map(|chosen| chosen.backends.iter().cloned()).collect();
+        let registry = self.plugins.for_compiling(&backends)?;
+        let request = |(variant, own): (&Variant, &Chosen)| {
+            let options = request::options_of_variant(&all.options, own, &chosen);
+            let chosen = Chosen { backends: own.backends.clone(), options };
+            let request = self.request_of(&registry, &chosen, variant.policy.as_ref().unwrap_or(&self.policy))?;
+            Ok(variants::Variant { name: variant.name.clone(), request })
+        };
+        self.variants.iter().zip(&chosen).map(request).collect()
+    }
+
+    fn request_of(&self, registry: &Registry, chosen: &Chosen, policy: &Policy) -> Result<Request> {
         if self.models.is_empty() {
             return Err(Diagnostic::new(Code::Usage, "there is no model to compile").hint("Name one"));
         }
-        let chosen = self.chosen()?;
-        let registry = self.plugins.for_compiling(&chosen.backends)?;
         let import = ImportOptions { shapes: self.shapes.clone(), dims: self.dims.clone(), no_mmap: false };
         let sources = request::sources(&self.models);
-        let mut request = request::request(&registry, &byoc_plugin_api::registered(), &chosen, sources, import)?;
-        request.policy = self.policy.clone();
+        let mut request = request::request(registry, &byoc_plugin_api::registered(), chosen, sources, import)?;
+        request.policy = policy.clone();
         for (backend, _) in &mut request.policy.require {
             *backend = named(backend)?;
         }
@@ -212,22 +309,11 @@ impl Compiler {
         request.fallback_on_crash = self.fallback_on_crash;
         #[cfg(feature = "dataset")]
         self.calibrate(&mut request)?;
-        Ok((request, registry))
+        Ok(request)
     }
 }
 
 impl Compiler {
-    /// What is chosen, where the embedded backend has its own name.
-    fn chosen(&self) -> Result<Chosen> {
-        let Chosen { backends, options } = &self.chosen;
-        let embedded = byoc_plugin_api::registered();
-        let option = |(key, value): &(String, String)| Ok((request::option_named(key, &embedded)?, value.clone()));
-        Ok(Chosen {
-            backends: backends.iter().map(|name| named(name)).collect::<Result<_>>()?,
-            options: options.iter().map(option).collect::<Result<_>>()?,
-        })
-    }
-
     /// Everything that a compile reads.
     fn inputs(&self) -> Vec<Input> {
         let mut inputs: Vec<_> = self.models.iter().map(|(_, path)| Input::new("a model", path)).collect();
@@ -249,6 +335,16 @@ impl Compiler {
         }
         Ok(())
     }
+}
+
+/// What is chosen, where the embedded backend has its own name.
+fn named_all(chosen: &Chosen) -> Result<Chosen> {
+    let embedded = byoc_plugin_api::registered();
+    let option = |(key, value): &(String, String)| Ok((request::option_named(key, &embedded)?, value.clone()));
+    Ok(Chosen {
+        backends: chosen.backends.iter().map(|name| named(name)).collect::<Result<_>>()?,
+        options: chosen.options.iter().map(option).collect::<Result<_>>()?,
+    })
 }
 
 /// The backend that a user means by a name.

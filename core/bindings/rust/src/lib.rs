@@ -48,6 +48,6 @@ pub use byoc_core::runtime::{ListView, PortInfo, Session};
 pub use byoc_plugin_api::{DType, Dim, TensorView, contiguous_strides};
 
 #[cfg(feature = "compiler")]
-pub use self::compiler::{Compiler, Report};
+pub use self::compiler::{Compiler, Report, Variant};
 pub use self::open::OpenOptions;
 pub use self::plugins::Plugins;

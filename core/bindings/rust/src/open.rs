@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use byoc_core::artifact::Artifact;
+use byoc_core::artifact::{Artifact, ArtifactFile};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::{Registry, Settings, option_named};
-use byoc_core::runtime::{DeviceName, LoadOptions, Queueing, Session};
+use byoc_core::runtime::{DeviceName, LoadOptions, Queueing, Session, Wanted, load_best};
 
 use crate::plugins::Plugins;
 
@@ -15,6 +15,7 @@ pub struct OpenOptions {
     pub(crate) plugins: Plugins,
     settings: Settings,
     entry: Option<String>,
+    pub(crate) variant: Option<String>,
     threads: usize,
     devices: Vec<String>,
     pub(crate) constants_from: Option<PathBuf>,
@@ -32,6 +33,13 @@ impl OpenOptions {
     #[must_use]
     pub fn entry(mut self, name: impl Into<String>) -> OpenOptions {
         self.entry = Some(name.into());
+        self
+    }
+
+    /// The variant to load, of a file that has some; the best one that can be loaded here where nothing is said.
+    #[must_use]
+    pub fn variant(mut self, name: impl Into<String>) -> OpenOptions {
+        self.variant = Some(name.into());
         self
     }
 
@@ -91,26 +99,39 @@ impl OpenOptions {
         self
     }
 
-    /// Opens the artifact at `path`. The file is mapped: no constant is copied, and sessions of one file share its pages.
+    /// Opens the artifact at `path`. The file is mapped: no constant is copied, and sessions of one file share its pages. Of a file with
+    /// variants it is the first that can be loaded here; [`Session::variant`] and [`Session::passed_over`] tell.
     ///
     /// Errors where it is not an artifact, is damaged, or needs what is not there: a plugin, a device, a feature of the processor.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Session> {
-        self.open_artifact(Artifact::open(path.as_ref())?)
+        self.open_file(&ArtifactFile::open(path.as_ref())?)
     }
 
     /// Opens an artifact that is mapped or in memory already.
-    pub fn open_artifact(&self, artifact: Artifact) -> Result<Session> {
-        let registry = self.plugins.for_running(&artifact.manifest().backends())?;
-        let run_options = self.options_of_running(&registry)?;
-        self.load(artifact, &registry, run_options)
+    pub fn open_file(&self, file: &ArtifactFile) -> Result<Session> {
+        let (settings, devices) = (self.named_settings()?, self.devices()?);
+        let wanted = Wanted { variant: self.variant.as_deref(), devices: &devices, settings: &settings };
+        let best = load_best(file, wanted, &mut |artifact, settings| {
+            let registry = self.plugins.for_running(&artifact.manifest().backends())?;
+            let options = of_running(&registry, &settings)?;
+            self.load(artifact, &registry, options)
+        })?;
+        Ok(best.into_session())
     }
 
-    /// The options, where the embedded backend has its own name. Errors where one is not about the machine that runs an artifact.
+    /// The options. Errors where one is not about the machine that runs an artifact.
     pub(crate) fn options_of_running(&self, registry: &Registry) -> Result<Settings> {
+        of_running(registry, &self.named_settings()?)
+    }
+
+    /// The options, where the embedded backend has its own name.
+    fn named_settings(&self) -> Result<Settings> {
         let embedded = byoc_plugin_api::registered();
-        let named = |(key, value): &(String, String)| Ok((option_named(key, &embedded)?, value.clone()));
-        let options = registry.options_of_running(&self.settings.iter().map(named).collect::<Result<Vec<_>>>()?);
-        options.map_err(|error| error.hint("Give it where the model is compiled"))
+        self.settings.iter().map(|(key, value)| Ok((option_named(key, &embedded)?, value.clone()))).collect()
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceName>> {
+        self.devices.iter().map(|name| device(name)).collect()
     }
 
     /// Loads an entry by backends that are found already.
@@ -119,13 +140,17 @@ impl OpenOptions {
             entry: self.entry.clone(),
             threads: self.threads,
             constants_from: self.constants_from.clone(),
-            devices: self.devices.iter().map(|name| device(name)).collect::<Result<_>>()?,
+            devices: self.devices()?,
             run_options,
             max_iterations: self.max_iterations,
             queueing: if self.timed { Queueing::Timed } else { Queueing::default() },
         };
         Session::load(artifact, registry, &options)
     }
+}
+
+fn of_running(registry: &Registry, settings: &[(String, String)]) -> Result<Settings> {
+    registry.options_of_running(settings).map_err(|error| error.hint("Give it where the model is compiled"))
 }
 
 fn device(name: &str) -> Result<DeviceName> {

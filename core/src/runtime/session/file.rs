@@ -58,6 +58,7 @@ impl Session {
             tables: Tables::default(),
             entry,
             _artifact: None,
+            passed_over: Vec::new(),
         })
     }
 }

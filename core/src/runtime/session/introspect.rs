@@ -11,6 +11,7 @@ use crate::artifact::manifest::{ListType, Port, ValueType};
 use crate::runtime::device::{Device, DeviceName};
 use crate::runtime::stages::Place;
 use crate::runtime::steps::{Crossing, HOST};
+use crate::runtime::variants::PassedOver;
 
 /// An input or an output of the entry.
 #[derive(Clone, Debug, PartialEq)]
@@ -136,6 +137,16 @@ fn text<S: Serializer>(device: &DeviceName, serializer: S) -> Result<S::Ok, S::E
 }
 
 impl Session {
+    /// The variant that was loaded; none where the file has no variants.
+    pub fn variant(&self) -> Option<&str> {
+        self._artifact.as_ref()?.variant()
+    }
+
+    /// Better variants of the file that cannot be loaded here, the most wanted first.
+    pub fn passed_over(&self) -> &[PassedOver] {
+        &self.passed_over
+    }
+
     /// The inputs, in the order in which [`Session::run`] takes them.
     pub fn inputs(&self) -> Vec<PortInfo> {
         self.ports(&self.entry.inputs)

@@ -218,6 +218,7 @@ impl Loading<'_> {
             queueing: options.queueing,
             tables: tables.clone(),
             _artifact: Some(artifact.clone()),
+            passed_over: Vec::new(),
             entry,
         };
         for device in devices {

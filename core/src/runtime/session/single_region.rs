@@ -60,6 +60,7 @@ impl SingleRegion<'_> {
             queueing: Queueing::Direct,
             tables: Tables::default(),
             _artifact: Some(self.artifact.clone()),
+            passed_over: Vec::new(),
             entry,
         };
         let there = beside.and_then(|session| session.resident(self.device));

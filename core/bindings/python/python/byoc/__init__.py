@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 from . import _native
 from ._errors import Error, Notice
 from ._native import __version__
-from ._types import Comparison, LedgerRow, Node, Port, Refusal, Report, Step
+from ._types import Comparison, LedgerRow, Node, PassedOver, Port, Refusal, Report, Step, Variant
 
-__all__ = ["Comparison", "Error", "LedgerRow", "Node", "Notice", "Port", "Refusal", "Report", "Session", "Step", "__version__", "c_library", "compile", "empty", "explain", "inspect", "verify"]
+__all__ = ["Comparison", "Error", "LedgerRow", "Node", "Notice", "PassedOver", "Port", "Refusal", "Report", "Session", "Step", "Variant", "__version__", "c_library", "compile", "empty", "explain", "inspect", "verify"]
 
 PathLike = Union[str, "os.PathLike[str]"]
 Models = Union[PathLike, bytes, Mapping[str, Union[PathLike, bytes]]]
@@ -49,6 +49,7 @@ class Session(_native.Session):
     Args:
         path: An artifact, or an ONNX model.
         entry: The entry to run, where the file has several.
+        variant: The variant to load, of a file that has some; else the best one that can be loaded here.
         threads: Most threads to use; 0: one for each core.
         devices: Devices such as ``cuda:0``, one of each kind; else the first of each kind that the artifact needs.
         options: Options of backends as ``{"acme.key": value}``; of an artifact those about the machine that runs it.
@@ -64,6 +65,8 @@ class Session(_native.Session):
     Attributes:
         inputs: What a run takes, as a list of `Port`.
         outputs: What a run gives.
+        variant: The variant that was loaded; ``None`` where the file has no variants.
+        passed_over: Better variants that cannot be loaded here, as a list of `PassedOver`.
     """
 
     def __new__(
@@ -71,6 +74,7 @@ class Session(_native.Session):
         path: PathLike,
         *,
         entry: str | None = None,
+        variant: str | None = None,
         threads: int = 0,
         devices: Sequence[str] = (),
         options: Mapping[str, Any] | None = None,
@@ -86,6 +90,7 @@ class Session(_native.Session):
         models = _models([(None, path)], backends, options, shapes, dims)
         loading = {
             "entry": entry,
+            "variant": variant,
             "threads": threads,
             "devices": _list("devices", devices),
             "constants_from": constants_from,
@@ -110,6 +115,8 @@ def compile(
     output: PathLike,
     *,
     backends: Sequence[str] = (),
+    variants: Mapping[str, Sequence[str]] | None = None,
+    share: bool = False,
     options: Mapping[str, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
@@ -132,7 +139,10 @@ def compile(
         model: The path of an ONNX model, its bytes, or several as ``{entry: model}``, which share constants.
         output: The artifact to write.
         backends: Backends, the most wanted first; ``cpu``, the embedded one for the host, where none is named.
-        options: Options of backends, as ``{"acme.key": value}``.
+        variants: Several variants of the model in one file, the most wanted first, as ``{"npu": ["acme", "cpu"], "cpu": ["cpu"]}``, in place of
+            ``backends``. What they have in common is in the file once; where it is loaded, the first that can be is taken.
+        share: Asks backends that pack a constant to give way where another variant has it in another form.
+        options: Options of backends, as ``{"acme.key": value}``; of one variant as ``{"npu:acme.key": value}``.
         shapes: Shapes of inputs, as ``{"x": (1, 3, 224, 224)}``.
         dims: Sizes of dimensions that the model has names for, as ``{"batch": 4}``.
         dataset: Samples of the inputs, for backends that choose number ranges from them: a folder or an ``.npz`` file.
@@ -154,6 +164,8 @@ def compile(
     if external_constants and any(isinstance(one, _BYTES) for one in (model.values() if isinstance(model, Mapping) else [model])):
         raise ValueError("external_constants refers to the model's file, and the model is given as bytes: write it into a file first")
     wishes = {
+        "variants": [(name, _list(f"variant {name!r}", listed)) for name, listed in (variants or {}).items()],
+        "share": share,
         "dataset": dataset,
         "mean": _list("mean", mean),
         "std": _list("std", std),
@@ -172,8 +184,9 @@ def compile(
         models = _models(files, backends, options, shapes, dims)
         made = json.loads(_native.compile(models, wishes, _places(plugins, plugin_dirs), output, progress))
     seconds = time.perf_counter() - start
-    nodes = tuple(map(_node, made["nodes"]))
-    return Report(Path(output), made["bytes"], seconds, nodes, tuple(map(_ledger_row, made["ledger"])), tuple(made["warnings"]))
+    nodes, ledger = tuple(map(_node, made["nodes"])), tuple(map(_ledger_row, made["ledger"]))
+    each = tuple(Variant(row["variant"], tuple(map(_node, row["nodes"])), tuple(map(_ledger_row, row["ledger"]))) for row in made["variants"])
+    return Report(Path(output), made["bytes"], seconds, nodes, ledger, tuple(made["warnings"]), each)
 
 
 def explain(
@@ -221,12 +234,13 @@ def c_library() -> Path:
     return folder
 
 
-def inspect(path: PathLike) -> dict[str, Any]:
+def inspect(path: PathLike, *, variant: str | None = None) -> dict[str, Any]:
     """Tells what is in an artifact: entries, regions, constants, the ledger. The fields are those of its `graph` section, which
-    docs/artifact-format.md describes, and ``bytes``, the size of the file."""
+    docs/artifact-format.md describes, and ``bytes``, the size of the file. Of a file with variants it is the one that is named; without
+    a name ``variants`` has what there is of each, by name."""
     import json
 
-    contents: dict[str, Any] = json.loads(_native.inspect(path))
+    contents: dict[str, Any] = json.loads(_native.inspect(path, variant))
     return contents
 
 
@@ -241,6 +255,7 @@ def verify(
     snr: float | None = None,
     min_cosine: float | None = None,
     entry: str | None = None,
+    variant: str | None = None,
     threads: int = 0,
     devices: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
@@ -265,7 +280,7 @@ def verify(
     """
     import json
 
-    loading = {"entry": entry, "threads": threads, "devices": _list("devices", devices), "constants_from": None, "max_iterations": None, "profile": False}
+    loading = {"entry": entry, "variant": variant, "threads": threads, "devices": _list("devices", devices), "constants_from": None, "max_iterations": None, "profile": False}
     models = _models([(None, path)], (), options, shapes, dims)
     comparing = {"model": model, "seed": seed, "atol": atol, "rtol": rtol, "snr": snr, "min_cosine": min_cosine}
     with _Arrays(inputs) as files:

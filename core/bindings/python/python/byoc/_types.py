@@ -113,6 +113,26 @@ class Comparison(NamedTuple):
     """What is wrong, where something is."""
 
 
+class PassedOver(NamedTuple):
+    """A variant of a file that cannot be loaded here."""
+
+    variant: str
+    code: str
+    """The code of the error, such as ``B303``."""
+    reason: str
+    """One line."""
+
+
+class Variant(NamedTuple):
+    """A variant of a compile."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    """Where each node of the model goes."""
+    ledger: tuple[LedgerRow, ...]
+    """The constants of the model."""
+
+
 class Report(NamedTuple):
     """What a compile has made."""
 
@@ -128,6 +148,8 @@ class Report(NamedTuple):
     """For each constant who reads it, who stores it, and what became of it."""
     warnings: tuple[str, ...] = ()
     """What is worth knowing, a line each. Each is given as a Python warning too."""
+    variants: tuple[Variant, ...] = ()
+    """The same for each variant, where there are some; ``nodes`` and ``ledger`` are empty then."""
 
     def backends(self) -> dict[str | None, int]:
         """The number of nodes that each backend takes."""

@@ -1,0 +1,57 @@
+//! `verify` of a file with variants: every one that can run here.
+
+use std::process::ExitCode;
+
+use byoc_core::artifact::ArtifactFile;
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::runtime::is_about_the_machine;
+use byoc_tools::compare::{Comparison, Tolerances};
+use serde_json::json;
+
+use super::{Args, Compared, compare};
+use crate::args::Execution;
+use crate::artifact::is_model;
+use crate::{execution, report};
+
+/// The names of the variants of what is to be run; none where it is something else, or cannot be read.
+pub(super) fn of(execution: &Execution) -> Vec<String> {
+    let file = || ArtifactFile::open(&execution.file).ok();
+    if is_model(&execution.file) { Vec::new() } else { file().map_or_else(Vec::new, |file| file.variants().to_vec()) }
+}
+
+/// Compares each of them. What cannot be loaded here is told, and no mismatch; it is an error where none can be.
+pub(super) fn run(args: &Args, variants: &[String], tolerances: &Tolerances) -> Result<ExitCode> {
+    let (mut text, mut rows, mut matches, mut reasons) = (String::new(), Vec::new(), true, Vec::new());
+    for name in variants {
+        let execution = Execution { variant: Some(name.clone()), ..args.execution.clone() };
+        match compare(args, &execution, tolerances) {
+            Ok(Compared { comparisons, made_up, hint, .. }) => {
+                let holds = comparisons.iter().all(Comparison::holds);
+                matches &= holds;
+                let hint_text = hint.as_ref().map(|hint| format!("{hint}\n")).unwrap_or_default();
+                let made_up_text = execution::made_up(&execution, &made_up);
+                text += &format!("variant {name}\n{}{made_up_text}{hint_text}\n", report::comparisons(&comparisons));
+                rows.push(json!({
+                    "variant": name, "matches": holds, "made_up_inputs": made_up, "outputs": comparisons, "hint": hint,
+                }));
+            }
+            Err(error) if is_about_the_machine(error.code) => {
+                text += &format!("variant {name}\nnot compared: {}\n\n", error.message);
+                rows.push(json!({ "variant": name, "not_compared": error.message, "code": error.code.id() }));
+                reasons.push(format!("{name}: {}", error.message));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if reasons.len() == variants.len() {
+        let (path, reasons) = (args.execution.file.display(), reasons.join("; "));
+        let message = format!("no variant of '{path}' can be loaded here: {reasons}");
+        return Err(Diagnostic::new(Code::MissingRequirement, message).hint("byoc check has the remedies"));
+    }
+    if args.json {
+        report::print_json(&json!({ "matches": matches, "variants": rows }))?;
+    } else {
+        report::print(text.trim_end_matches('\n').to_owned().as_str())?;
+    }
+    Ok(if matches { ExitCode::SUCCESS } else { ExitCode::from(Code::Mismatch.exit()) })
+}

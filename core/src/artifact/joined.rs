@@ -1,0 +1,164 @@
+//! Several variants in one file: what they have in common is stored once. What the file holds depends on the variants only, and
+//! not on how they came together.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use bytes::Bytes;
+
+use super::variants::{VariantList, check_variant_name, graph_section};
+use super::write::{Plan, not_written};
+use super::{
+    CONSTANT, Contents, FORMAT, GRAPH, Manifest, PLAIN_FORMAT, PRODUCER, Progress, Section, check, constant_section,
+    graph,
+};
+use crate::atomic_file::{self, Scratch};
+use crate::diagnostic::{Code, Diagnostic, Result};
+
+/// The contents of a file with variants.
+#[derive(Clone, Debug)]
+pub struct Joined {
+    /// The variants with their graphs, the most wanted first.
+    variants: Vec<(String, Manifest)>,
+    /// Code and constants of all of them.
+    sections: Vec<Section>,
+}
+
+/// BLAKE3 of bytes, and how many they are.
+type Content = ([u8; 32], usize);
+
+/// The sections so far, by what they hold.
+#[derive(Default)]
+struct Sections {
+    list: Vec<Section>,
+    constants: HashMap<Content, usize>,
+    /// Code is that of one backend in one version.
+    code: HashMap<(Content, String, u32), usize>,
+    /// How many names of constants are taken.
+    numbers: usize,
+}
+
+impl Joined {
+    /// Joins variants, the most wanted first. Equal bytes become one section, whatever they were called; sections are numbered in
+    /// the order of the variants' names, so that another order of the variants changes nothing but the list of them.
+    ///
+    /// Errors where two variants have one name, or a name is not one of a variant.
+    pub fn of(variants: Vec<(String, Contents)>) -> Result<Joined> {
+        let mut sections = Sections::default();
+        let mut sorted: Vec<(usize, (String, Contents))> = variants.into_iter().enumerate().collect();
+        sorted.sort_by(|(_, (one, _)), (_, (other, _))| one.cmp(other));
+        let mut joined: Vec<(usize, (String, Manifest))> = Vec::new();
+        for (place, (name, contents)) in sorted {
+            check_variant_name(&name).map_err(|cause| Diagnostic::new(Code::Usage, cause))?;
+            if joined.last().is_some_and(|(_, (before, _))| *before == name) {
+                let error = Diagnostic::new(Code::Usage, format!("there are two variants '{name}'"));
+                return Err(error.hint("Give each a name of its own"));
+            }
+            let manifest = sections.take(&name, contents);
+            joined.push((place, (name, manifest)));
+        }
+        joined.sort_by_key(|(place, _)| *place);
+        let variants = joined.into_iter().map(|(_, variant)| variant).collect();
+        Ok(Joined { variants, sections: sections.list })
+    }
+
+    /// The variants with their graphs, the most wanted first.
+    pub fn variants(&self) -> &[(String, Manifest)] {
+        &self.variants
+    }
+
+    /// Writes the file to `path` atomically, and returns its size.
+    pub fn write(&self, path: &Path, progress: Progress<'_>) -> Result<u64> {
+        let plan = self.plan().map_err(|cause| not_written(path, &cause))?;
+        atomic_file::write_with(path, |file| plan.stream(file, progress))
+    }
+
+    /// The bytes of the file, mapped from a file without a name. `name` is what it is called in messages.
+    pub fn write_unnamed(&self, name: &Path, scratch: &Scratch, progress: Progress<'_>) -> Result<Bytes> {
+        let plan = self.plan().map_err(|cause| not_written(name, &cause))?;
+        scratch.mapped(|file| plan.stream(file, progress))
+    }
+
+    fn plan(&self) -> std::result::Result<Plan, String> {
+        let list = VariantList::of(self.variants.iter().map(|(name, _)| name.clone()), PRODUCER.into());
+        list.check()?;
+        let mut graphs = vec![Section::of_bytes(GRAPH, graph::encode(&list)?.into())];
+        let mut sorted: Vec<&(String, Manifest)> = self.variants.iter().collect();
+        sorted.sort_by_key(|(name, _)| name);
+        for (name, manifest) in &sorted {
+            graphs.push(Section::of_bytes(graph_section(name), graph::encode(manifest)?.into()));
+        }
+        let plan = Plan::of(graphs.iter().chain(&self.sections), (FORMAT, PRODUCER))?;
+        let variants: Vec<_> = sorted.iter().map(|(name, manifest)| (graph_section(name), manifest)).collect();
+        for (graph, manifest) in &variants {
+            check::check_variant(manifest, graph, &plan.header)?;
+        }
+        check::all_are_used(&variants, &plan.header)?;
+        Ok(plan)
+    }
+}
+
+impl Sections {
+    /// Takes what a variant consists of, and returns its graph with the names that its sections have in the file.
+    fn take(&mut self, variant: &str, contents: Contents) -> Manifest {
+        let Contents { mut manifest, sections } = contents;
+        debug_assert_eq!(manifest.format, PLAIN_FORMAT);
+        let mut own: HashMap<String, Section> = HashMap::new();
+        own.extend(sections.into_iter().map(|section| (section.name.clone(), section)));
+        for stored in &mut manifest.constants {
+            // What is in another file has a name that no section has.
+            stored.section = match own.remove(&stored.section) {
+                Some(section) => self.constant(section),
+                None => self.next_constant(),
+            };
+        }
+        let mut renamed: HashMap<String, String> = HashMap::new();
+        for region in &mut manifest.regions {
+            if let Some(section) = own.remove(&region.code) {
+                let name = format!("code/{variant}/{}", region.symbol);
+                let name = self.code(section, name, (&region.backend, region.code_version));
+                renamed.insert(region.code.clone(), name);
+            }
+            if let Some(name) = renamed.get(&region.code) {
+                region.code.clone_from(name);
+            }
+        }
+        manifest
+    }
+
+    fn next_constant(&mut self) -> String {
+        self.numbers += 1;
+        constant_section(self.numbers - 1)
+    }
+
+    fn constant(&mut self, section: Section) -> String {
+        let content = content(&section);
+        if let Some(&index) = self.constants.get(&content) {
+            let known = &mut self.list[index];
+            // Alignments are powers of two, so the larger one is a multiple of the other.
+            known.alignment = known.alignment.max(section.alignment);
+            return known.name.clone();
+        }
+        debug_assert!(section.name.starts_with(CONSTANT));
+        let name = self.next_constant();
+        self.constants.insert(content, self.list.len());
+        self.list.push(Section { name: name.clone(), digest: Some(content.0), ..section });
+        name
+    }
+
+    fn code(&mut self, section: Section, name: String, (backend, version): (&str, u32)) -> String {
+        let content = content(&section);
+        let key = (content, backend.to_owned(), version);
+        if let Some(&index) = self.code.get(&key) {
+            return self.list[index].name.clone();
+        }
+        self.code.insert(key, self.list.len());
+        self.list.push(Section { name: name.clone(), digest: Some(content.0), ..section });
+        name
+    }
+}
+
+fn content(section: &Section) -> Content {
+    let digest = section.digest.unwrap_or_else(|| *blake3::hash(&section.bytes).as_bytes());
+    (digest, section.bytes.len())
+}
