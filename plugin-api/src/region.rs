@@ -51,9 +51,10 @@ pub struct Constant {
     /// shapes, axes and scalars are there for `check` to see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<String>,
-    /// Set when code for the region is asked for a second time, because another region or an output needs the constant
-    /// in another form: a packed form of it would be stored beside that one. A backend that can pack at load should
-    /// claim `Host` then; one that cannot may claim as before, and the ledger says what that costs.
+    /// Set when code for the region is asked for a second time, because another region, an output or, where the user asks
+    /// for it, another variant of the model needs the constant in another form: a packed form of it would be stored beside
+    /// that one. A backend that can pack at load should claim `Host` then; one that cannot may claim as before, and the
+    /// ledger says what that costs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
 }

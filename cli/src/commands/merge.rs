@@ -27,7 +27,7 @@ use crate::report::{self, VariantsOverview};
 )]
 pub(crate) struct Args {
     /// Artifacts, the most wanted first. NAME names the variant of one that was compiled without --variant
-    #[arg(required = true, num_args = 2.., value_name = "[NAME=]FILE", value_parser = source)]
+    #[arg(required = true, value_name = "[NAME=]FILE", value_parser = source)]
     files: Vec<Source>,
     /// The artifact to write, another file than those
     #[arg(short, long, value_name = "OUT.byoc")]

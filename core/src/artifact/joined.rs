@@ -79,7 +79,7 @@ impl Joined {
         scratch.mapped(|file| plan.stream(file, progress))
     }
 
-    fn plan(&self) -> std::result::Result<Plan, String> {
+    pub(super) fn plan(&self) -> std::result::Result<Plan, String> {
         let list = VariantList::of(self.variants.iter().map(|(name, _)| name.clone()), PRODUCER.into());
         list.check()?;
         let mut graphs = vec![Section::of_bytes(GRAPH, graph::encode(&list)?.into())];

@@ -5,6 +5,7 @@ mod code;
 mod control;
 mod external;
 mod list;
+mod variants;
 
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
@@ -101,7 +102,7 @@ fn sample(large: usize) -> Contents {
     };
     let backend = BackendRequirement { name: "acme".into(), version: "2.1".into(), code_version: 3, abi_version: 1 };
     let manifest = Manifest {
-        format: FORMAT,
+        format: PLAIN_FORMAT,
         producer: "byoc test".into(),
         requirements: Requirements { backends: vec![backend], cpu_features: vec![] },
         entries: vec![entry()],
@@ -340,7 +341,7 @@ fn damage_is_named() {
     let newer = open(patched(r#""byoc_format":"1""#, r#""byoc_format":"7""#)).expect_err("newer");
     assert_eq!(
         newer.to_string(),
-        "[B603] 'm.byoc' is written in format 7; this byoc reads formats up to 1. Update byoc, or compile the model again with this one"
+        "[B603] 'm.byoc' is written in format 7; this byoc reads formats up to 2. Update byoc, or compile the model again with this one"
     );
     let mut bytes = bytes_of(&sample(64));
     let at = open(bytes.clone()).expect("sound").sections().find(|found| found.name == GRAPH).expect("graph").offset;

@@ -13,7 +13,7 @@ use super::header::{Header, Tensor, byte_length, carrier};
 use super::manifest::Manifest;
 #[cfg(feature = "compiler")]
 use super::manifest::Stored;
-use super::{DIGEST, FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PRODUCER_KEY, check, digest_text, graph};
+use super::{DIGEST, FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PLAIN_FORMAT, PRODUCER_KEY, check, digest_text, graph};
 use crate::atomic_file::{self, Scratch};
 use crate::diagnostic::{Code, Diagnostic, Result};
 
@@ -142,6 +142,9 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn new(contents: &Contents) -> std::result::Result<Plan, String> {
         let Contents { manifest, sections } = contents;
+        if manifest.format > PLAIN_FORMAT {
+            return Err(format!("its graph is of format {}, which is one with variants", manifest.format));
+        }
         let graph = Section::of_bytes(GRAPH, graph::encode(manifest)?.into());
         let plan = Plan::of(std::iter::once(&graph).chain(sections), (manifest.format, &manifest.producer))?;
         check::check(manifest, &plan.header)?;

@@ -77,7 +77,8 @@ impl Variants<'_> {
     ) -> Result<(Joined, Vec<VariantReport>, Vec<Input>)> {
         let mut all = Vec::new();
         for Variant { name, request } in self.list {
-            all.push(ready(request, destination, &mut Named { name, observer })?);
+            let ready = ready(request, destination, &mut Named { name, observer });
+            all.push(ready.map_err(|error| of_variant(name, error))?);
         }
         if self.share {
             self.share_forms(&mut all, observer)?;
@@ -86,7 +87,8 @@ impl Variants<'_> {
         for (Variant { name, request }, mut ready) in self.list.iter().zip(all) {
             inputs.append(&mut ready.inputs);
             let nodes = std::mem::take(&mut ready.nodes);
-            let settled = settled(&ready, request, destination, &mut Named { name, observer })?;
+            let settled = settled(&ready, request, destination, &mut Named { name, observer });
+            let settled = settled.map_err(|error| of_variant(name, error))?;
             let (own, ledger) = settled.into_contents();
             contents.push((name.clone(), own));
             reports.push(VariantReport { name: name.clone(), nodes, ledger });
@@ -116,7 +118,7 @@ impl Variants<'_> {
                 let observer = std::cell::RefCell::new(&mut observer as &mut dyn Observer);
                 let report = |event: codegen::Event<'_>| super::tell(event, &observer);
                 codegen::regenerate(&mut ready.generated, &again, &request.backends, &report)
-                    .map_err(|failure| failure.diagnostic)?;
+                    .map_err(|failure| of_variant(name, failure.diagnostic))?;
                 ready.storage = Storage::find(&ready.generated)?;
                 changed = true;
             }
@@ -125,6 +127,11 @@ impl Variants<'_> {
             }
         }
     }
+}
+
+/// An error or a warning that is about a variant.
+fn of_variant(name: &str, about: Diagnostic) -> Diagnostic {
+    Diagnostic { message: format!("variant '{name}': {}", about.message), ..about }
 }
 
 /// Tells which variant something is about.
@@ -147,8 +154,7 @@ impl Observer for Named<'_, '_> {
     }
 
     fn warning(&mut self, warning: &Diagnostic) {
-        let message = format!("variant '{}': {}", self.name, warning.message);
-        self.observer.warning(&Diagnostic { message, ..warning.clone() });
+        self.observer.warning(&of_variant(self.name, warning.clone()));
     }
 
     fn go_on(&mut self) -> Result<()> {

@@ -40,7 +40,7 @@ const FIXED: &[Kind] = &[Kind::Thorough, Kind::Plain];
 const THOROUGH: &[Kind] = &[Kind::Thorough];
 
 /// Cases whose "unsupported" is worth a line; the others would say it again.
-const TELLING: &[&str] = &["check", "run"];
+const TELLING: &[&str] = &["check", "run", "shared"];
 /// Cases that the rest of a model rests on: where one fails, the others would fail for the same reason.
 const BASIC: &[&str] = &["check", "codegen", "claims", "run"];
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use byoc_core::plugin::Settings;
 use byoc_core::runtime::{LoadOptions, Session};
-use byoc_plugin_api::{Backend, DType};
+use byoc_plugin_api::{Backend, Claim, DType};
 
 use crate::bench::{Bench, Prepared, Source};
 use crate::claims::{generate, generated};
@@ -84,18 +84,27 @@ pub(crate) fn layouts(bench: &Bench, source: &Source, prepared: &Prepared) -> St
     Ok(())
 }
 
-/// The region as it comes when other forms of its constants are stored as well.
+/// The region as it comes when other forms of its constants are stored as well: its results are right, and it packs none of them. A
+/// backend may insist, which costs bytes wherever somebody else has the constant, another variant of the model for one.
 pub(crate) fn shared(bench: &Bench, source: &Source, prepared: &Prepared) -> Step {
     if prepared.taken.iter().all(|taken| taken.constants.is_empty()) {
         return Err(Verdict::Skip);
     }
+    let mut kept = None;
     for taken in &prepared.taken {
         let question = ask(bench, source, taken, ordinary)?;
         let taken = taken.shared();
         let generated = generate(bench, &taken, Layout::Plain)?;
         answer(bench, source, &taken, &generated, Layout::Transposed, &question)?;
+        let packed = generated.claims.iter().find(|claimed| matches!(claimed.claim, Claim::Packed(_)));
+        kept = kept.or(packed.map(|claimed| claimed.id));
     }
-    Ok(())
+    match kept {
+        Some(id) => {
+            Err(Verdict::Unsupported(format!("it packs constant {id} although another form of it is stored as well")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Two executables at once, one of them run from another thread.

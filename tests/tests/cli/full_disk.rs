@@ -43,7 +43,10 @@ fn no_verb_leaves_a_part_of_a_file() {
         .byoc(&["compile", "simdev.onnx", "-o", "simdev.byoc", "--backend", "simdev,json", "--plugin", plugin])
         .success();
     let tune = ["tune", "simdev.byoc", "--device", "sim:0", "--in-process", "--plugin", plugin, "-o", "out"];
-    let commands: [&[&str]; 4] = [
+    folder.byoc(&["merge", "a=model.byoc", "b=model.byoc", "-o", "variants.byoc"]).success();
+    let commands: [&[&str]; 6] = [
+        &["merge", "variants.byoc", "c=model.byoc", "-o", "out"],
+        &["extract", "variants.byoc", "--variant", "b", "-o", "out"],
         &["run", "model.byoc", "--fill", "ones", "-o", "out"],
         &["swap", "model.byoc", "--from", "other.onnx", "-o", "out"],
         &["repro", "model.onnx", "--region", "byoc_main_json_0", "-o", "out"],

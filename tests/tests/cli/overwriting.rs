@@ -33,6 +33,8 @@ impl Bench {
         let data: Vec<u8> = (0..SHAPE[0] * SHAPE[1]).flat_map(|i| (i as f32).to_le_bytes()).collect();
         folder.write("ext.data", &data);
         folder.byoc(&["compile", "ext.onnx", "-o", "ext.byoc", "--external-constants"]).success();
+        folder.byoc(&["compile", "other.onnx", "-o", "other.byoc"]).success();
+        folder.byoc(&["compile", "model.onnx", "-o", "variants.byoc", "--variant", "cpu=cpu"]).success();
         for name in ["moved", "plugins", "set", "test_data", "cache", "cache/tune"] {
             std::fs::create_dir(folder.path().join(name)).expect("the folder is ours");
         }

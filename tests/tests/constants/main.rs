@@ -8,6 +8,7 @@ mod each_once;
 mod external;
 mod folding;
 mod swap;
+mod variants;
 
 use std::process::ExitCode;
 

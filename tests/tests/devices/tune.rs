@@ -301,3 +301,34 @@ fn without_candidates_there_is_nothing_to_choose() {
     );
     assert_eq!(places::read(&bench.path("tuned.byoc")), before);
 }
+
+/// The variant of the device is tuned, as it is where it is alone; the others stay as they are.
+#[test]
+fn the_variant_of_the_device_is_tuned() {
+    let bench = Bench::new();
+    bench.tune(&[]).success();
+    let variants = ["--variant", "cpu=json", "--variant", "sim=simdev,json", "--backend-opt", "simdev.named=false"];
+    bench.byoc(&[&["compile", "model.onnx", "-o", "both.byoc"], &variants[..]].concat()).success();
+    let read = |name: &str| places::read(&bench.path(name));
+    let extract = |file: &str, name: &str, output: &str| {
+        bench.bare(&["extract", file, "--variant", name, "-o", output]).success();
+        read(output)
+    };
+    bench.byoc(&["tune", "both.byoc", "--device", "sim:0", "-o", "tuned-both.byoc"]).success();
+    assert!(extract("both.byoc", "cpu", "cpu.byoc") == extract("tuned-both.byoc", "cpu", "tuned-cpu.byoc"));
+    let sim = extract("tuned-both.byoc", "sim", "sim.byoc");
+    bench.bare(&["merge", "cpu.byoc", "sim=tuned.byoc", "-o", "merged.byoc"]).success();
+    assert!(read("merged.byoc") == read("tuned-both.byoc"));
+    assert!(sim == extract("merged.byoc", "sim", "alone.byoc"));
+    bench.byoc(&["verify", "tuned-both.byoc", "--model", "model.onnx"]).success();
+    bench.byoc(&["tune", "cpu.byoc", "--device", "sim:0", "-o", "out.byoc"]).fails(
+        2,
+        "error: [B702] no region of 'cpu.byoc' that is asked about runs on sim:0\n  hint: See byoc inspect --regions",
+    );
+    let none = ["tune", "two.byoc", "--device", "sim:0", "-o", "out.byoc"];
+    bench.byoc(&["compile", "model.onnx", "-o", "two.byoc", "--variant", "a=json", "--variant", "b=json"]).success();
+    bench.byoc(&none).fails(
+        2,
+        "error: [B702] no variant of 'two.byoc' has regions that run on sim:0\n  hint: byoc inspect shows the variants",
+    );
+}

@@ -8,3 +8,4 @@ mod run_time_sizes;
 mod sequences;
 mod strings;
 mod threads;
+mod variants;

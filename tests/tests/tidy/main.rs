@@ -71,6 +71,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("tests/tests/devices/domains_in_c.rs", "calls of domains"),
     ("tests/tests/devices/simdev", "calls of domains"),
     ("tests/tests/runtime/interleavings.rs", "cells of a model checker"),
+    ("tests/tests/runtime/variants.rs", "pages that cannot be read"),
 ];
 
 /// The modules of core from top to bottom: each may use those in lines below its own.

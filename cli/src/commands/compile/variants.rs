@@ -32,10 +32,10 @@ impl<T> Scoped<T> {
 
 /// Parses one `--variant`.
 pub(super) fn parse(text: &str) -> std::result::Result<VariantArg, String> {
-    let (name, backends) = text.split_once('=').ok_or("expected NAME=BACKEND,..., such as gpu=cuda,cpu")?;
+    let (name, backends) = text.split_once('=').ok_or("expected NAME=BACKEND,..., such as npu=acme,cpu")?;
     check_variant_name(name)?;
     if backends.split(',').any(str::is_empty) {
-        return Err("expected NAME=BACKEND,..., such as gpu=cuda,cpu".into());
+        return Err("expected NAME=BACKEND,..., such as npu=acme,cpu".into());
     }
     let backends = backends.split(',').map(name_value::backend).collect::<std::result::Result<_, _>>()?;
     Ok(VariantArg { name: name.to_owned(), backends })

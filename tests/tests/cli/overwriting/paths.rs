@@ -110,6 +110,9 @@ pub(crate) const ROWS: &[Row] = rows! {
     "--extract", "--plugin": "inspect model.byoc --region byoc_main_json_0 --plugin one.so --extract OUT", "one.so", "a plugin";
     "--extract", "--plugin-dir": "inspect model.byoc --region byoc_main_json_0 --plugin-dir plugins --extract OUT", "plugins/libbyoc_two.so", "a plugin";
     "--extract", "": "inspect model.byoc --region byoc_main_json_0 --extract OUT", "allowed", "a list of allowed plugins";
+    "--output", "[NAME=]FILE": "merge a=model.byoc b=other.byoc -o OUT", "other.byoc", "an artifact";
+    "--output", "[NAME=]FILE": "merge a=ext.byoc b=model.byoc -o OUT", "ext.data", "constants of the artifact";
+    "--output", "FILE": "extract variants.byoc --variant cpu -o OUT", "variants.byoc", "the artifact";
     "--output", "FILE": "swap model.byoc --from other.onnx -o OUT", "model.byoc", "the artifact";
     "--output", "--from": "swap model.byoc --from other.onnx -o OUT", "other.onnx", "a model";
     "--output", "--from": "swap model.byoc --from ext.onnx -o OUT", "ext.data", "data of a model", shown "{folder}/ext.data";
@@ -136,6 +139,8 @@ const VERBS: &[(&str, &[&str], &[&str])] = &[
     ("inspect", &["--extract"], &["FILE", "--constants-from", "--plugin", "--plugin-dir"]),
     ("explain", &[], &["[NAME=]MODEL.onnx", "--plugin", "--plugin-dir"]),
     ("report", &["--output"], &["FILE", "--profile", "--plugin", "--plugin-dir"]),
+    ("merge", &["--output"], &["[NAME=]FILE"]),
+    ("extract", &["--output"], &["FILE"]),
     ("swap", &["--output"], &["FILE", "--from"]),
     ("tune", &["--output"], &["FILE", "--constants-from", "--plugin", "--plugin-dir"]),
     ("repro", &["--output"], &["[NAME=]MODEL.onnx", "--plugin", "--plugin-dir"]),
@@ -168,6 +173,8 @@ const NO_PATHS: &[&str] = &[
     "NAME",
     "[INPUT=]LOW,HIGH",
     "NAME,...",
+    "NAME=BACKEND,...",
+    "VARIANT",
     "NAME.KEY=VALUE",
     "NAME=PATTERN",
     "NAME=SIZE",
