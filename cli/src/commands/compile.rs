@@ -20,7 +20,7 @@ use self::variants::Scoped;
 use crate::args::{Backends, ModelArg, Plugins, SELDOM, Shapes, name_value, number};
 use crate::compile_request;
 use crate::file_kind;
-use crate::guard::{self, Guard};
+use crate::guard::{Guard, Written};
 use crate::progress::{Progress, dump_files};
 use crate::report::{self, Overview, VariantsOverview};
 use crate::trace::Traced;
@@ -29,14 +29,14 @@ use crate::trace::Traced;
 struct Report<'a> {
     file: String,
     #[serde(flatten)]
-    written: &'a Written,
+    contents: &'a Contents,
     seconds: f64,
 }
 
 /// What is in the file.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Written {
+enum Contents {
     One(Overview),
     Variants(VariantsOverview),
 }
@@ -185,8 +185,8 @@ fn work(args: &Args) -> Result<ExitCode> {
         (None, None) => Some(default_output::of(&args.models)?),
         (output, _) => output.clone(),
     };
-    let guard = Guard::of(guard::Written::Artifact, &output).writes(guard::Written::TextInFolder, &dumps);
-    let guard = guard.writes(guard::Written::Text, &args.debug.trace);
+    let guard = Guard::of(Written::Artifact, &output).writes(Written::TextInFolder, &dumps);
+    let guard = guard.writes(Written::Text, &args.debug.trace);
     guard.models(&args.models).plugins(&args.plugins).dataset(args.data.dataset.as_deref()).check()?;
     let also_written = dumps.into_iter().chain(args.debug.trace.clone()).collect();
     let work = requests(args, also_written)?;
@@ -216,11 +216,11 @@ fn work(args: &Args) -> Result<ExitCode> {
         check_reproducible(&work, output)?;
     }
     let file = ArtifactFile::open(output)?;
-    let written = match &work {
-        Work::One(_) => Written::One(Overview::of(&file.only()?)),
-        Work::Variants(..) => Written::Variants(VariantsOverview::of(&file, &file.all()?)),
+    let contents = match &work {
+        Work::One(_) => Contents::One(Overview::of(&file.only()?)),
+        Work::Variants(..) => Contents::Variants(VariantsOverview::of(&file, &file.all()?)),
     };
-    print(args, output, &written, start.elapsed())?;
+    print(args, output, &contents, start.elapsed())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -318,17 +318,17 @@ fn first_difference(first: &ArtifactFile, second: &ArtifactFile) -> Option<Strin
     }
 }
 
-fn print(args: &Args, output: &Path, written: &Written, time: Duration) -> Result<()> {
+fn print(args: &Args, output: &Path, contents: &Contents, time: Duration) -> Result<()> {
     if args.json {
         let file = output.display().to_string();
-        return report::print_json(&Report { file, written, seconds: time.as_secs_f64() });
+        return report::print_json(&Report { file, contents, seconds: time.as_secs_f64() });
     }
     let again = if args.check_reproducible { ", twice with the same bytes" } else { "" };
     let took = report::duration(time);
     let names = format!("names of regions: byoc inspect {} --regions\n", output.display());
-    let text = match written {
-        Written::One(overview) => overview.text(),
-        Written::Variants(overview) => overview.text(),
+    let text = match contents {
+        Contents::One(overview) => overview.text(),
+        Contents::Variants(overview) => overview.text(),
     };
     report::print(&format!("{}{text}compiled in {took}{again}\n{names}", report::written(output)?))
 }

@@ -136,9 +136,9 @@ fn text(args: &Args, file: &ArtifactFile, artifact: &Artifact) -> Result<String>
         parts.push(views::backends(artifact));
     }
     if parts.is_empty() {
-        let (format, producer) = (artifact.manifest().format, &artifact.manifest().producer);
+        let (what, producer) = (what(file, artifact), &artifact.manifest().producer);
         let path = artifact.path().display();
-        let head = format!("{path}: {}, format {format}, written by {producer}\n", size(artifact.size()));
+        let head = format!("{path}: {}, {what}, written by {producer}\n", size(artifact.size()));
         let compared = if args.verify_digests { String::new() } else { Compared::on_opening(file).text() };
         parts.push(head + &Overview::of(artifact).text() + &compared);
     }
@@ -146,6 +146,12 @@ fn text(args: &Args, file: &ArtifactFile, artifact: &Artifact) -> Result<String>
         parts.push(Compared::all(file).text());
     }
     Ok(parts.join("\n"))
+}
+
+/// `format 1`, or `variant cpu, format 2`.
+fn what(file: &ArtifactFile, artifact: &Artifact) -> String {
+    let variant = artifact.variant().map(|name| format!("variant {name}, ")).unwrap_or_default();
+    format!("{variant}format {}", file.format())
 }
 
 fn json(args: &Args, file: &ArtifactFile, artifact: &Artifact) -> Result<Map<String, Value>> {
@@ -168,7 +174,10 @@ fn json(args: &Args, file: &ArtifactFile, artifact: &Artifact) -> Result<Map<Str
     }
     if parts.is_empty() {
         parts.insert("file".into(), json!(artifact.path()));
-        parts.insert("format".into(), json!(manifest.format));
+        if let Some(name) = artifact.variant() {
+            parts.insert("variant".into(), json!(name));
+        }
+        parts.insert("format".into(), json!(file.format()));
         parts.insert("producer".into(), json!(manifest.producer));
         if let Value::Object(overview) = json!(Overview::of(artifact)) {
             parts.extend(overview);

@@ -53,7 +53,8 @@ impl VariantsOverview {
                 .iter()
                 .any(|form| matches!(form.fate, Fate::Stored | Fate::Packed | Fate::Viewed | Fate::Embedded))
         });
-        let weights = used.map(|constant| constant.bytes).sum();
+        // The numbers come from an untrusted file.
+        let weights = used.fold(0u64, |sum, constant| sum.saturating_add(constant.bytes));
         let several: Vec<u64> =
             constants.iter().map(|constant| constant.beyond_one()).filter(|&more| more > 0).collect();
         let variant = |(VariantBytes { variant, constants, code, graph }, artifact)| VariantOverview {

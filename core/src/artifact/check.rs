@@ -20,54 +20,55 @@ type Checked<T = ()> = Result<T, String>;
 /// Checks that each section has a digest, each digest a section, and padding neither name nor type of its own.
 pub(super) fn digests(header: &Header) -> Checked {
     for (index, pad) in header.tensors.iter().filter(|tensor| tensor.is_pad()).enumerate() {
-        if pad.name != format!("{PAD}{index}") || pad.dtype != DType::U8 || pad.shape.len() != 1 {
+        if *pad.name != format!("{PAD}{index}") || pad.dtype != DType::U8 || pad.shape.len() != 1 {
             return Err(format!("section '{}': it is not valid padding", pad.name));
         }
     }
-    let mut left: HashSet<&str> = header.metadata.keys().filter_map(|key| key.strip_prefix(DIGEST)).collect();
-    for tensor in header.tensors.iter().filter(|tensor| !tensor.is_pad()) {
-        if !left.remove(tensor.name.as_str()) {
-            return Err(format!("section '{}': the header has no digest of it", tensor.name));
-        }
+    if let Some(tensor) = header.tensors.iter().find(|tensor| !tensor.is_pad() && tensor.digest.is_none()) {
+        return Err(format!("section '{}': the header has no digest of it", tensor.name));
     }
-    match left.iter().min() {
+    match header.metadata.keys().find_map(|key| key.strip_prefix(DIGEST)) {
         Some(name) => Err(format!("its header has a digest of '{name}', which is not a section")),
         None => Ok(()),
     }
 }
 
+/// Finds a section of the header by its name.
+pub(super) type Find<'a> = &'a dyn Fn(&str) -> Option<&'a Tensor>;
+
 /// Checks the graph section of a file without variants against the header.
-pub(super) fn check(manifest: &Manifest, header: &Header) -> Checked {
-    let mut sections = Sections::new(header, Typed::Exactly);
+pub(super) fn check<'a>(manifest: &'a Manifest, header: &'a Header, find: Find<'a>) -> Checked {
+    let mut sections = Sections::new(find, Typed::Exactly);
     sections.take_bytes(GRAPH)?;
     check_graph(manifest, &mut sections)?;
-    sections.finish()
+    sections.finish(header)
 }
 
 /// Checks the graph section of a variant against the header. Other sections are those of other variants.
-pub(super) fn check_variant(manifest: &Manifest, graph: &str, header: &Header) -> Checked {
-    let mut sections = Sections::new(header, Typed::BySize);
+pub(super) fn check_variant<'a>(manifest: &'a Manifest, graph: &str, find: Find<'a>) -> Checked {
+    let mut sections = Sections::new(find, Typed::BySize);
     sections.take_bytes(graph)?;
     check_graph(manifest, &mut sections)
 }
 
 /// Checks that every section is one of these variants, which are given with their graph sections and were checked.
 pub(super) fn all_are_used(variants: &[(String, &Manifest)], header: &Header) -> Checked {
-    let mut sections = Sections::new(header, Typed::BySize);
-    sections.take_bytes(GRAPH)?;
+    let mut used = HashSet::from([GRAPH]);
     for (graph, manifest) in variants {
-        sections.left.remove(graph.as_str());
-        for stored in &manifest.constants {
-            if stored.external.is_some() {
-                sections.none_called(&stored.section)?;
-            }
-            sections.left.remove(stored.section.as_str());
-        }
-        for region in &manifest.regions {
-            sections.left.remove(region.code.as_str());
-        }
+        used.insert(graph.as_str());
+        let stored = manifest.constants.iter().filter(|stored| stored.external.is_none());
+        used.extend(stored.map(|stored| stored.section.as_str()));
+        used.extend(manifest.regions.iter().map(|region| region.code.as_str()));
     }
-    sections.finish()
+    all_are_in(&used, header)
+}
+
+fn all_are_in(used: &HashSet<&str>, header: &Header) -> Checked {
+    let sections = header.tensors.iter().filter(|tensor| !tensor.is_pad());
+    match sections.map(|tensor| &*tensor.name).filter(|name| !used.contains(name)).min() {
+        Some(name) => Err(format!("section '{name}': nothing refers to it")),
+        None => Ok(()),
+    }
 }
 
 /// Checks the graph against the sections that it names, and takes them.
@@ -127,21 +128,18 @@ enum Typed {
     BySize,
 }
 
-/// The sections of the header without a reference so far.
+/// The sections of the header that something refers to so far.
 struct Sections<'a> {
     typed: Typed,
-    by_name: HashMap<&'a str, &'a Tensor>,
-    left: HashSet<&'a str>,
+    find: Find<'a>,
+    taken: HashSet<&'a str>,
     /// The first region whose code a section holds.
     code: HashMap<&'a str, &'a Region>,
 }
 
 impl<'a> Sections<'a> {
-    fn new(header: &'a Header, typed: Typed) -> Self {
-        let tensors = || header.tensors.iter().filter(|tensor| !tensor.is_pad());
-        let by_name = tensors().map(|tensor| (tensor.name.as_str(), tensor)).collect();
-        let left = tensors().map(|tensor| tensor.name.as_str()).collect();
-        Sections { typed, by_name, left, code: HashMap::new() }
+    fn new(find: Find<'a>, typed: Typed) -> Self {
+        Sections { typed, find, taken: HashSet::new(), code: HashMap::new() }
     }
 
     fn holds(&self, tensor: &Tensor, stored: &Stored) -> bool {
@@ -152,15 +150,16 @@ impl<'a> Sections<'a> {
     }
 
     fn take(&mut self, name: &str) -> Checked<&'a Tensor> {
-        let tensor = self.by_name.get(name).ok_or_else(|| format!("it has no section '{name}'"))?;
-        if !self.left.remove(name) {
+        let tensor = (self.find)(name).filter(|tensor| !tensor.is_pad());
+        let tensor = tensor.ok_or_else(|| format!("it has no section '{name}'"))?;
+        if !self.taken.insert(&tensor.name) {
             return Err(format!("section '{name}': two things refer to it"));
         }
         Ok(tensor)
     }
 
     fn none_called(&self, name: &str) -> Checked {
-        match self.by_name.contains_key(name) {
+        match (self.find)(name).is_some() {
             true => Err(format!("section '{name}': its constant is in another file")),
             false => Ok(()),
         }
@@ -190,11 +189,8 @@ impl<'a> Sections<'a> {
         Ok(())
     }
 
-    fn finish(self) -> Checked {
-        match self.left.iter().min() {
-            Some(name) => Err(format!("section '{name}': nothing refers to it")),
-            None => Ok(()),
-        }
+    fn finish(self, header: &Header) -> Checked {
+        all_are_in(&self.taken, header)
     }
 }
 

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use serde::de::DeserializeOwned;
 
+use super::graph::MOST_BYTES;
 use super::header::{Header, Tensor};
 use super::manifest::Manifest;
 use super::read::{Artifact, SectionInfo};
 use super::variants::{VariantList, graph_section};
-use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, PLAIN_FORMAT, PRODUCER_KEY, check, digest_of, graph};
+use super::{FORMAT, FORMAT_KEY, GRAPH, PLAIN_FORMAT, PRODUCER_KEY, check, digest_of, graph};
 use crate::diagnostic::{Code, Diagnostic, Result, in_place_of};
 use crate::file_kind::{FileKind, Wanted, mistaken};
 use crate::map::map_file;
@@ -61,6 +63,11 @@ impl ArtifactFile {
         self.layout.file.len() as u64
     }
 
+    /// The version of its format.
+    pub fn format(&self) -> u32 {
+        if self.plain.is_some() { PLAIN_FORMAT } else { FORMAT }
+    }
+
     /// The names of its variants, the most wanted first; none where it is one artifact without variants.
     pub fn variants(&self) -> &[String] {
         &self.variants
@@ -78,7 +85,7 @@ impl ArtifactFile {
             let error = Diagnostic::new(Code::UnknownName, format!("'{path}' has no variant '{name}'"));
             return Err(error.hint(in_place_of(name, names())));
         };
-        let manifest = self.layout.of_variant(name).map_err(|cause| damaged(self.path(), &cause))?;
+        let (manifest, _) = self.layout.of_variant(name).map_err(|cause| damaged(self.path(), &cause))?;
         Ok(self.artifact(Arc::new(manifest), Some(name)))
     }
 
@@ -99,10 +106,19 @@ impl ArtifactFile {
         if let Some(manifest) = &self.plain {
             return Ok(vec![self.artifact(manifest.clone(), None)]);
         }
-        let all = self.variants.iter().map(|name| self.variant(name)).collect::<Result<Vec<_>>>()?;
+        let damaged = |cause: String| damaged(self.path(), &cause);
+        let (mut all, mut bytes) = (Vec::new(), 0);
+        for name in &*self.variants {
+            let (manifest, own) = self.layout.of_variant(name).map_err(damaged)?;
+            bytes += own;
+            if bytes > MOST_BYTES {
+                return Err(damaged(format!("its graphs hold more than {MOST_BYTES} bytes")));
+            }
+            all.push(self.artifact(Arc::new(manifest), Some(name)));
+        }
         let graphs: Vec<_> =
             self.variants.iter().zip(&all).map(|(name, it)| (graph_section(name), it.manifest())).collect();
-        check::all_are_used(&graphs, &self.layout.header).map_err(|cause| damaged(self.path(), &cause))?;
+        check::all_are_used(&graphs, &self.layout.header).map_err(damaged)?;
         Ok(all)
     }
 
@@ -130,7 +146,7 @@ pub(super) struct Layout {
     header: Header,
     /// Where the data starts in the file.
     data: usize,
-    by_name: HashMap<String, usize>,
+    by_name: HashMap<Arc<str>, usize>,
     /// Which sections of code were compared with their digests.
     compared: Vec<AtomicBool>,
 }
@@ -138,32 +154,32 @@ pub(super) struct Layout {
 impl Layout {
     /// The graph of a file without variants, checked against the header.
     fn plain(&self) -> std::result::Result<Manifest, String> {
-        let manifest: Manifest = self.graph(GRAPH)?;
+        let (manifest, _): (Manifest, u64) = self.graph(GRAPH)?;
         self.check_written(manifest.format, &manifest.producer)?;
-        check::check(&manifest, &self.header)?;
+        check::check(&manifest, &self.header, &|name| self.tensor(name))?;
         Ok(manifest)
     }
 
     /// The names of the variants.
     fn variants(&self) -> std::result::Result<Vec<String>, String> {
-        let list: VariantList = self.graph(GRAPH)?;
+        let (list, _): (VariantList, u64) = self.graph(GRAPH)?;
         self.check_written(list.format, &list.producer)?;
         list.check().map_err(|cause| format!("section '{GRAPH}': {cause}"))?;
         Ok(list.variants.into_iter().map(|listed| listed.name).collect())
     }
 
-    /// The graph of a variant, checked against the header.
-    fn of_variant(&self, name: &str) -> std::result::Result<Manifest, String> {
+    /// The graph of a variant, checked against the header, and how many bytes of JSON it is.
+    fn of_variant(&self, name: &str) -> std::result::Result<(Manifest, u64), String> {
         let section = graph_section(name);
-        let manifest: Manifest = self.graph(&section)?;
+        let (manifest, bytes): (Manifest, u64) = self.graph(&section)?;
         if manifest.format > PLAIN_FORMAT {
             return Err(format!("section '{section}': its format is {}", manifest.format));
         }
-        check::check_variant(&manifest, &section, &self.header)?;
-        Ok(manifest)
+        check::check_variant(&manifest, &section, &|name| self.tensor(name))?;
+        Ok((manifest, bytes))
     }
 
-    fn graph<T: serde::de::DeserializeOwned>(&self, section: &str) -> std::result::Result<T, String> {
+    fn graph<T: DeserializeOwned>(&self, section: &str) -> std::result::Result<(T, u64), String> {
         let tensor = self.tensor(section).ok_or_else(|| format!("it has no section '{section}'"))?;
         self.verify(tensor)?;
         graph::decode(&self.bytes(tensor)).map_err(|cause| format!("section '{section}': {cause}"))
@@ -183,7 +199,7 @@ impl Layout {
             let zero = bytes.iter().all(|&byte| byte == 0);
             return zero.then_some(()).ok_or_else(|| format!("section '{}': padding is not zero", tensor.name));
         }
-        if self.digest(tensor) != Some(digest_of(&bytes).as_str()) {
+        if tensor.digest.as_deref() != Some(digest_of(&bytes).as_str()) {
             return Err(format!("section '{}': its bytes do not have the digest of the header", tensor.name));
         }
         Ok(())
@@ -204,10 +220,6 @@ impl Layout {
         Ok(())
     }
 
-    pub(super) fn digest(&self, tensor: &Tensor) -> Option<&str> {
-        self.header.metadata.get(&format!("{DIGEST}{}", tensor.name)).map(String::as_str)
-    }
-
     /// The section of that name.
     pub(super) fn tensor(&self, name: &str) -> Option<&Tensor> {
         Some(&self.header.tensors[*self.by_name.get(name)?])
@@ -224,7 +236,7 @@ impl Layout {
             shape: &tensor.shape,
             bytes: tensor.len(),
             offset: self.data as u64 + tensor.start,
-            digest: self.digest(tensor),
+            digest: tensor.digest.as_deref(),
         })
     }
 }

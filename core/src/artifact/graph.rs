@@ -9,8 +9,8 @@ use flate2::write::ZlibEncoder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// More JSON than any sane manifest has: what a damaged file can make us allocate.
-const MOST_BYTES: u64 = 256 << 20;
+/// More JSON than all graphs of any sane file have: what a damaged file can make us allocate.
+pub(super) const MOST_BYTES: u64 = 256 << 20;
 
 /// The section of a manifest, or of a list of variants.
 pub(super) fn encode(contents: &impl Serialize) -> Result<Vec<u8>, String> {
@@ -19,12 +19,12 @@ pub(super) fn encode(contents: &impl Serialize) -> Result<Vec<u8>, String> {
     encoder.write_all(&json).and_then(|()| encoder.finish()).map_err(|error| error.to_string())
 }
 
-/// The manifest, or the list of variants, of a section.
-pub(super) fn decode<T: DeserializeOwned>(section: &[u8]) -> Result<T, String> {
+/// The manifest, or the list of variants, of a section, and how many bytes of JSON it is.
+pub(super) fn decode<T: DeserializeOwned>(section: &[u8]) -> Result<(T, u64), String> {
     let mut json = Vec::new();
     let read = ZlibDecoder::new(section).take(MOST_BYTES).read_to_end(&mut json).map_err(|error| error.to_string())?;
     if read as u64 == MOST_BYTES {
         return Err(format!("it holds more than {MOST_BYTES} bytes"));
     }
-    serde_json::from_slice(&json).map_err(|error| error.to_string())
+    Ok((serde_json::from_slice(&json).map_err(|error| error.to_string())?, read as u64))
 }

@@ -1,14 +1,16 @@
 //! The safetensors header: an 8-byte length, then JSON that gives each tensor's
 //! type, shape and byte range. Written and read here; the reader trusts nothing.
 
-use std::collections::{BTreeMap, HashSet};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
 use byoc_plugin_api::DType;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
-use super::{MAX_ALIGNMENT, PAD};
+use super::{DIGEST, MAX_ALIGNMENT, PAD};
 
 /// Bytes of the length before the JSON.
 const PREFIX: usize = 8;
@@ -22,16 +24,19 @@ const METADATA: &str = "__metadata__";
 /// A tensor of the file. Offsets count from the first byte of the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tensor {
-    pub(super) name: String,
+    pub(super) name: Arc<str>,
     pub(super) dtype: DType,
     pub(super) shape: Vec<usize>,
     pub(super) start: u64,
     pub(super) end: u64,
+    /// The text of its digest; the metadata has it.
+    pub(super) digest: Option<String>,
 }
 
 /// What a header says. Tensors are in the order of the file and cover it without gap or overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Header {
+    /// But for the digests of tensors.
     pub(super) metadata: BTreeMap<String, String>,
     pub(super) tensors: Vec<Tensor>,
 }
@@ -65,16 +70,25 @@ impl Tensor {
 }
 
 impl Header {
+    /// The tensors by name.
+    pub(super) fn by_name(&self) -> HashMap<&str, &Tensor> {
+        self.tensors.iter().map(|tensor| (&*tensor.name, tensor)).collect()
+    }
+
     /// The header as it is in the file, padded with spaces up to where the data starts. Headers that differ in the
     /// characters of a metadata value only have the same length.
     pub(super) fn encode(&self) -> Result<Vec<u8>, String> {
         let mut json = format!("{{{}:{{", quoted(METADATA));
-        for (index, (key, value)) in self.metadata.iter().enumerate() {
+        let own = self.metadata.iter().map(|(key, value)| (Cow::Borrowed(key.as_str()), value));
+        let digests =
+            self.tensors.iter().filter_map(|it| Some((format!("{DIGEST}{}", it.name).into(), it.digest.as_ref()?)));
+        let metadata: BTreeMap<Cow<'_, str>, &String> = own.chain(digests).collect();
+        for (index, (key, value)) in metadata.into_iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
-            let _ = write!(json, "{comma}{}:{}", quoted(key), quoted(value));
+            let _ = write!(json, "{comma}{}:{}", quoted(&key), quoted(value));
         }
         json.push('}');
-        for Tensor { name, dtype, shape, start, end } in &self.tensors {
+        for Tensor { name, dtype, shape, start, end, .. } in &self.tensors {
             // Tensors have the types of `carrier`.
             let (name, dtype) = (quoted(name), dtype.safetensors_name().unwrap_or_default());
             let shape = shape.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
@@ -107,9 +121,12 @@ impl Header {
         let raw: RawHeader =
             serde_json::from_slice(json).map_err(|error| format!("its header is not valid: {error}"))?;
         let mut tensors = Vec::with_capacity(raw.tensors.len());
+        let Metadata { mut digests, others: mut metadata } = raw.metadata;
         for (name, raw) in raw.tensors {
-            tensors.push(raw.check(name)?);
+            let digest = if name.starts_with(PAD) { None } else { digests.remove(&name) };
+            tensors.push(Tensor { digest, ..raw.check(name.into())? });
         }
+        metadata.extend(digests.into_iter().map(|(name, digest)| (format!("{DIGEST}{name}"), digest)));
         tensors.sort_by_key(|tensor| (tensor.start, tensor.end));
         let mut end = 0;
         for tensor in &tensors {
@@ -122,7 +139,7 @@ impl Header {
         if end != data.len() as u64 {
             return Err(format!("its sections hold {end} bytes, and the file has {}", data.len()));
         }
-        Ok((Header { metadata: raw.metadata, tensors }, PREFIX + length as usize))
+        Ok((Header { metadata, tensors }, PREFIX + length as usize))
     }
 }
 
@@ -132,14 +149,15 @@ fn quoted(text: &str) -> String {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawTensor {
-    dtype: String,
+struct RawTensor<'a> {
+    #[serde(borrow)]
+    dtype: Cow<'a, str>,
     shape: Vec<usize>,
     data_offsets: (u64, u64),
 }
 
-impl RawTensor {
-    fn check(self, name: String) -> Result<Tensor, String> {
+impl RawTensor<'_> {
+    fn check(self, name: Arc<str>) -> Result<Tensor, String> {
         let Some(dtype) = DType::from_safetensors_name(&self.dtype) else {
             return Err(format!("section '{name}': unknown element type '{}'", self.dtype));
         };
@@ -149,17 +167,17 @@ impl RawTensor {
             let shape = self.shape;
             return Err(format!("section '{name}': {dtype}{shape:?} does not fill the bytes from {start} to {end}"));
         }
-        Ok(Tensor { name, dtype, shape: self.shape, start, end })
+        Ok(Tensor { name, dtype, shape: self.shape, start, end, digest: None })
     }
 }
 
 /// The parsed JSON, with duplicate keys refused: readers differ in which of two they take.
-struct RawHeader {
-    metadata: BTreeMap<String, String>,
-    tensors: Vec<(String, RawTensor)>,
+struct RawHeader<'a> {
+    metadata: Metadata<'a>,
+    tensors: Vec<(Cow<'a, str>, RawTensor<'a>)>,
 }
 
-impl<'de> Deserialize<'de> for RawHeader {
+impl<'de> Deserialize<'de> for RawHeader<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(HeaderVisitor)
     }
@@ -168,52 +186,73 @@ impl<'de> Deserialize<'de> for RawHeader {
 struct HeaderVisitor;
 
 impl<'de> Visitor<'de> for HeaderVisitor {
-    type Value = RawHeader;
+    type Value = RawHeader<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object with a tensor under each key")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawHeader, A::Error> {
-        let mut header = RawHeader { metadata: BTreeMap::new(), tensors: Vec::new() };
-        let mut seen = HashSet::new();
-        while let Some(key) = map.next_key::<String>()? {
-            if !seen.insert(key.clone()) {
-                return Err(A::Error::custom(format!("doubled key '{key}'")));
-            }
-            if key == METADATA {
-                header.metadata = map.next_value::<Metadata>()?.0;
-            } else {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawHeader<'de>, A::Error> {
+        let doubled = |key: &str| A::Error::custom(format!("doubled key '{key}'"));
+        let (mut metadata, mut tensors) = (None, Vec::new());
+        while let Some(Text(key)) = map.next_key()? {
+            if key != METADATA {
                 let tensor = map.next_value()?;
-                header.tensors.push((key, tensor));
+                tensors.push((key, tensor));
+            } else if metadata.replace(map.next_value()?).is_some() {
+                return Err(doubled(METADATA));
             }
         }
-        Ok(header)
+        let mut seen = HashSet::with_capacity(tensors.len());
+        if let Some((key, _)) = tensors.iter().find(|(key, _)| !seen.insert(&**key)) {
+            return Err(doubled(key));
+        }
+        Ok(RawHeader { metadata: metadata.unwrap_or_default(), tensors })
     }
 }
 
-struct Metadata(BTreeMap<String, String>);
+/// The metadata: digests, by what they are of, and the rest.
+#[derive(Default)]
+struct Metadata<'a> {
+    digests: HashMap<Cow<'a, str>, String>,
+    others: BTreeMap<String, String>,
+}
 
-impl<'de> Deserialize<'de> for Metadata {
+impl<'de> Deserialize<'de> for Metadata<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MetadataVisitor).map(Metadata)
+        deserializer.deserialize_map(MetadataVisitor)
     }
 }
 
 struct MetadataVisitor;
 
+/// A text that is part of the file where it has no escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
 impl<'de> Visitor<'de> for MetadataVisitor {
-    type Value = BTreeMap<String, String>;
+    type Value = Metadata<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of texts")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut metadata = BTreeMap::new();
-        while let Some((key, value)) = map.next_entry::<String, String>()? {
-            if metadata.insert(key.clone(), value).is_some() {
-                return Err(A::Error::custom(format!("doubled key '{key}'")));
+        let mut metadata = Metadata::default();
+        while let Some((Text(key), value)) = map.next_entry::<Text<'de>, String>()? {
+            let name = match &key {
+                Cow::Borrowed(text) => text.strip_prefix(DIGEST).map(Cow::Borrowed),
+                Cow::Owned(text) => text.strip_prefix(DIGEST).map(|name| Cow::Owned(name.to_owned())),
+            };
+            let doubled = |key: &str| Err(A::Error::custom(format!("doubled key '{key}'")));
+            match name {
+                Some(name) => {
+                    if metadata.digests.insert(name, value).is_some() {
+                        return doubled(&key);
+                    }
+                }
+                None if metadata.others.contains_key(&*key) => return doubled(&key),
+                None => drop(metadata.others.insert(key.into_owned(), value)),
             }
         }
         Ok(metadata)
@@ -240,6 +279,7 @@ mod tests {
             shape: shape.to_vec(),
             start,
             end,
+            digest: (name == "const/0").then(|| "of it".to_owned()),
         };
         let header = Header {
             metadata: metadata.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
@@ -274,7 +314,7 @@ mod tests {
     }
 
     /// The JSON, the bytes after it, and what is said.
-    const FLAWS: [(&str, usize, &str); 15] = [
+    const FLAWS: [(&str, usize, &str); 16] = [
         ("", 0, "its header is not valid: EOF while parsing a value at line 1 column 0"),
         (
             "[]",
@@ -284,9 +324,14 @@ mod tests {
         (
             r#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}"#,
             2,
-            "its header is not valid: doubled key 'a' at line 1 column 56",
+            "its header is not valid: doubled key 'a' at line 1 column 105",
         ),
         (r#"{"__metadata__":{"a":"1","a":"2"}}"#, 0, "its header is not valid: doubled key 'a' at line 1 column 33"),
+        (
+            r#"{"__metadata__":{"b3:a":"1","b3:a":"2"}}"#,
+            0,
+            "its header is not valid: doubled key 'b3:a' at line 1 column 39",
+        ),
         (
             r#"{"__metadata__":{"a":1}}"#,
             0,

@@ -90,8 +90,9 @@ impl Joined {
         }
         let plan = Plan::of(graphs.iter().chain(&self.sections), (FORMAT, PRODUCER))?;
         let variants: Vec<_> = sorted.iter().map(|(name, manifest)| (graph_section(name), manifest)).collect();
+        let by_name = plan.header.by_name();
         for (graph, manifest) in &variants {
-            check::check_variant(manifest, graph, &plan.header)?;
+            check::check_variant(manifest, graph, &|name| by_name.get(name).copied())?;
         }
         check::all_are_used(&variants, &plan.header)?;
         Ok(plan)

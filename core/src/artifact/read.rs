@@ -185,7 +185,7 @@ impl Artifact {
     /// The BLAKE3 digest of a section according to the header; not compared with the bytes.
     #[cfg(feature = "compiler")]
     pub(crate) fn digest_of(&self, section: &str) -> Option<[u8; 32]> {
-        super::digest_bytes(self.layout.digest(self.layout.tensor(section)?)?)
+        super::digest_bytes(self.layout.tensor(section)?.digest.as_deref()?)
     }
 
     /// What it is written from: the manifest, its code and its constants. Sections keep their digests: a new one would vouch for a

@@ -1,6 +1,8 @@
 //! The `graph` section of a file with variants: their names. Each variant has a graph section of its own, which is all that
 //! an artifact of it alone has.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, GRAPH};
@@ -34,9 +36,10 @@ impl VariantList {
         if self.variants.is_empty() {
             return Err("it lists no variant".into());
         }
-        for (index, Listed { name }) in self.variants.iter().enumerate() {
+        let mut names = HashSet::new();
+        for Listed { name } in &self.variants {
             check_variant_name(name)?;
-            if self.variants[..index].iter().any(|other| other.name == *name) {
+            if !names.insert(name) {
                 return Err(format!("it has two variants '{name}'"));
             }
         }

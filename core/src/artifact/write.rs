@@ -2,7 +2,7 @@
 //! unless its digest is known, and the digests are filled into the header. The file is replaced atomically.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::header::{Header, Tensor, byte_length, carrier};
 use super::manifest::Manifest;
 #[cfg(feature = "compiler")]
 use super::manifest::Stored;
-use super::{DIGEST, FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PLAIN_FORMAT, PRODUCER_KEY, check, digest_text, graph};
+use super::{FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PLAIN_FORMAT, PRODUCER_KEY, check, digest_text, graph};
 use crate::atomic_file::{self, Scratch};
 use crate::diagnostic::{Code, Diagnostic, Result};
 
@@ -147,7 +147,8 @@ impl Plan {
         }
         let graph = Section::of_bytes(GRAPH, graph::encode(manifest)?.into());
         let plan = Plan::of(std::iter::once(&graph).chain(sections), (manifest.format, &manifest.producer))?;
-        check::check(manifest, &plan.header)?;
+        let by_name = plan.header.by_name();
+        check::check(manifest, &plan.header, &|name| by_name.get(name).copied())?;
         Ok(plan)
     }
 
@@ -178,8 +179,8 @@ impl Plan {
             end = start.checked_add(section.bytes.len() as u64).ok_or("the file would be too large")?;
             let name = section.name.clone();
             let (dtype, shape) = carrier(section.dtype, &section.shape).ok_or("the file would be too large")?;
-            plan.header.metadata.insert(format!("{DIGEST}{name}"), digest_text(&[0; blake3::OUT_LEN]));
-            plan.header.tensors.push(Tensor { name, dtype, shape, start, end });
+            let digest = Some(digest_text(&[0; blake3::OUT_LEN]));
+            plan.header.tensors.push(Tensor { name: name.into(), dtype, shape, start, end, digest });
             plan.sources.push((section.bytes.clone(), section.digest));
         }
         plan.header.metadata.insert(FORMAT_KEY.into(), format.to_string());
@@ -190,9 +191,9 @@ impl Plan {
     fn pad(&mut self, start: u64, end: u64) {
         let length = (end - start) as usize;
         if length > 0 {
-            let name = format!("{PAD}{}", self.pads);
+            let name = format!("{PAD}{}", self.pads).into();
             self.pads += 1;
-            self.header.tensors.push(Tensor { name, dtype: DType::U8, shape: vec![length], start, end });
+            self.header.tensors.push(Tensor { name, dtype: DType::U8, shape: vec![length], start, end, digest: None });
             self.sources.push((Bytes::from_static(&ZEROS[..length]), None));
         }
     }
@@ -202,9 +203,8 @@ impl Plan {
         let placeholder = self.header.encode().map_err(io::Error::other)?;
         let mut out = BufWriter::with_capacity(PIECE, out);
         out.write_all(&placeholder)?;
-        let mut digests = BTreeMap::new();
         let count = self.sources.len();
-        for (index, (tensor, (bytes, known))) in self.header.tensors.iter().zip(&self.sources).enumerate() {
+        for (index, (tensor, (bytes, known))) in self.header.tensors.iter_mut().zip(&self.sources).enumerate() {
             progress(index, count, &tensor.name);
             let mut hasher = blake3::Hasher::new();
             for piece in bytes.chunks(PIECE) {
@@ -215,10 +215,9 @@ impl Plan {
             }
             if !tensor.is_pad() {
                 let digest = known.map_or_else(|| hasher.finalize(), blake3::Hash::from_bytes);
-                digests.insert(format!("{DIGEST}{}", tensor.name), digest_text(digest.as_bytes()));
+                tensor.digest = Some(digest_text(digest.as_bytes()));
             }
         }
-        self.header.metadata.extend(digests);
         let header = self.header.encode().map_err(io::Error::other)?;
         debug_assert_eq!(header.len(), placeholder.len());
         out.seek(SeekFrom::Start(0))?;

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use byoc_conformance::onnx::{Fill, Model};
 use byoc_conformance::tensor::Tensor;
 use byoc_core::calibrate::{Dataset, Input, Samples};
+use byoc_core::compile::variants::{Variant, Variants};
 use byoc_core::compile::{self, Request, Silent};
 use byoc_core::diagnostic::{Diagnostic, Result};
 use byoc_core::onnx::proto::tensor_proto::DataType;
@@ -263,6 +264,9 @@ impl Samples for RampOf {
     }
 }
 
+/// How many models are there in variants as well.
+const VARIANTS: usize = 12;
+
 /// What a model, given as a file's bytes, compiles to.
 pub(crate) fn compiled(model: &[u8], registry: &Registry, backends: &[&str]) -> Result<Vec<u8>> {
     finish(&request(model, registry, backends)?)
@@ -330,6 +334,17 @@ fn sequences() -> Vec<u8> {
     model.output("some", float, &[2]).output("fewer", float, &[2]).finish()
 }
 
+/// What a model compiles to in two variants: with weights as they are, and with weights in the code.
+fn variants(model: &[u8], registry: &Registry) -> Result<Vec<u8>> {
+    let variant = |name: &str, backends: &[&str]| -> Result<Variant> {
+        Ok(Variant { name: name.to_owned(), request: request(model, registry, backends)? })
+    };
+    let list = [variant("chip", &["kendryte", "json"])?, variant("host", &["json"])?];
+    let output = place("variants.byoc");
+    Variants { list: &list, share: false }.compile(&output, &mut Silent)?;
+    std::fs::read(&output).map_err(|error| Diagnostic::io(&output, "read", &error))
+}
+
 /// The models of this file that a compiler takes.
 pub(crate) fn files() -> Vec<Vec<u8>> {
     all().iter().map(Model::finish).chain(control()).chain([sequences()]).collect()
@@ -342,7 +357,8 @@ pub(crate) fn artifacts() -> Vec<Vec<u8>> {
     };
     let (host, chip) = (of(&["json"]), of(&["kendryte", "json"]));
     let chip = chip.into_iter().filter(|file| !host.contains(file)).collect();
-    [host, chip].concat()
+    let both = files().iter().filter_map(|model| variants(model, &REGISTRY).ok()).take(VARIANTS).collect();
+    [host, chip, both].concat()
 }
 
 #[cfg(test)]

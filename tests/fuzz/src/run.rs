@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use byoc_core::artifact::Artifact;
+use byoc_core::artifact::{Artifact, ArtifactFile, LedgerOfVariants};
 use byoc_core::compile::{self, Request, Silent};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
@@ -82,15 +82,21 @@ pub(crate) fn is_small(code: &Value, symbol: usize) -> bool {
     }
 }
 
-/// Opens an artifact and reads all of it.
-pub(crate) fn check(file: &[u8]) -> Result<Artifact> {
-    let artifact = Artifact::from_bytes(Path::new("fuzzed.byoc"), file.to_vec().into())?;
-    artifact.verify_digests().map(|()| artifact)
+/// Opens an artifact, or its variants, and reads all of it.
+pub(crate) fn check(file: &[u8]) -> Result<Vec<Artifact>> {
+    let file = ArtifactFile::from_bytes(Path::new("fuzzed.byoc"), file.to_vec().into())?;
+    let all = file.all()?;
+    let ledger = LedgerOfVariants::of(&file, &all);
+    assert!(ledger.frame <= file.size(), "{ledger:?}");
+    file.verify_digests().map(|()| all)
 }
 
-/// Opens an artifact, loads its first two entries and runs each twice.
+/// Opens an artifact, loads its first two entries, of each of its variants, and runs each twice.
 pub(crate) fn artifact(file: &[u8], registry: &Registry) -> Result<()> {
-    let artifact = check(file)?;
+    check(file)?.iter().take(2).try_for_each(|artifact| one(artifact, registry))
+}
+
+fn one(artifact: &Artifact, registry: &Registry) -> Result<()> {
     let codes = artifact.manifest().regions.iter().map(|region| artifact.section(&region.code));
     for code in codes.collect::<Result<Vec<_>>>()? {
         if serde_json::from_slice(&code).is_ok_and(|code| !is_small(&code, SYMBOL)) {

@@ -112,7 +112,7 @@ fn flags_that_a_file_does_not_take_are_errors() {
         ),
         (
             &["run", "a.scale", "--constants-from", "."],
-            "[B901] 'a.scale' has its constants in it, so it takes no --constants-from\n  hint: Leave the flag out",
+            "[B901] 'a.scale' is a file of a backend's own, so it takes no --constants-from\n  hint: Leave the flag out, or name the artifact",
         ),
         (
             &["run", "a.scale", "--entry", "main"],

@@ -6,3 +6,4 @@ mod graphs;
 mod runs;
 mod simdev;
 mod tune;
+mod variants;

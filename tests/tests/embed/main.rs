@@ -126,6 +126,8 @@ fn the_example_runs_in_c_and_cpp() {
 #[test]
 fn misuse_is_a_code_and_threads_take_turns() {
     let folder = Folder::compiled(small());
+    let variants = ["--variant", "first=cpu", "--variant", "second=cpu", "-o", "variants.byoc"];
+    folder.byoc(&[&["compile", "model.onnx"], &variants[..]].concat()).success();
     let source = places::checkout().join("tests/tests/embed/misuse.c");
     let plain: &[&str] = &["cc", "-std=c11", "-D_GNU_SOURCE"];
     let sanitized: &[&str] = &["cc", "-std=c11", "-D_GNU_SOURCE", "-fsanitize=address,undefined"];
@@ -133,7 +135,7 @@ fn misuse_is_a_code_and_threads_take_turns() {
     let threads: &[&str] = &["cc", "-std=c11", "-D_GNU_SOURCE", "-fsanitize=thread"];
     for compiler in [plain, sanitized, threads] {
         build(compiler, &source, folder.path());
-        let found = run(&folder, &["model.byoc", "model.onnx"]);
+        let found = run(&folder, &["model.byoc", "model.onnx", "variants.byoc"]);
         assert!(found.success().starts_with("0 wrong"), "{compiler:?}: {found:?}");
     }
 }

@@ -1,10 +1,12 @@
 /* What a program may do wrong: each is a code, and the session goes on. Also threads, and artifacts in memory. The first argument is an
- * artifact of y = relu(x w + b) with x: f32[2,3] and y: f32[2,4]; the second one is a file that is none. */
+ * artifact of y = relu(x w + b) with x: f32[2,3] and y: f32[2,4]; the second one is a file that is none, the third one has the
+ * variants 'first' and 'second'. */
 #include <byoc.h>
 /* Both headers in one program. */
 #include <byoc_plugin.h>
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +108,7 @@ int main(int count, char **arguments) {
     int index;
     double expected;
 
-    if (count != 3) {
+    if (count != 4) {
         return 2;
     }
     if (byoc_error_code() != NULL || byoc_error_message() != NULL || byoc_error_hint() != NULL) {
@@ -134,6 +136,38 @@ int main(int count, char **arguments) {
     options.entry = "main";
     options.threads = 1;
     WORKS(byoc_open(arguments[1], &options, &session));
+
+    /* A program of before has no later fields of the options; one of later has fields that this library does not know. */
+    {
+        const char *variant = "none";
+        byoc_options earlier = options;
+        WORKS(byoc_variant(session, &variant));
+        if (variant != NULL) {
+            wrong++;
+        }
+        FAILS("B901", byoc_variant(session, NULL));
+        FAILS("B901", byoc_variant(77, &variant));
+        earlier.struct_size = offsetof(byoc_options, variant);
+        earlier.variant = "what is behind the end is not read";
+        WORKS(byoc_open(arguments[3], &earlier, &other));
+        WORKS(byoc_variant(other, &variant));
+        if (variant == NULL || strcmp(variant, "first") != 0) {
+            wrong++;
+        }
+        WORKS(byoc_close(other));
+        earlier.struct_size = sizeof earlier + 8;
+        FAILS("B901", byoc_open(arguments[3], &earlier, &other));
+        options.variant = "second";
+        WORKS(byoc_open(arguments[3], &options, &other));
+        WORKS(byoc_variant(other, &variant));
+        if (variant == NULL || strcmp(variant, "second") != 0) {
+            wrong++;
+        }
+        WORKS(byoc_close(other));
+        options.variant = "third";
+        FAILS("B702", byoc_open(arguments[3], &options, &other));
+        options.variant = NULL;
+    }
 
     WORKS(byoc_input_count(session, &number));
     FAILS("B901", byoc_input_count(session, NULL));

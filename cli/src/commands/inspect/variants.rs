@@ -42,7 +42,11 @@ fn text(args: &Args, file: &ArtifactFile, all: &[Artifact]) -> Result<String> {
         let (path, size) = (file.path().display(), size(file.size()));
         let compared = if args.verify_digests { String::new() } else { Compared::on_opening(file).text() };
         let names = file.variants().join(", ");
-        parts.push(format!("{path}: {size}, variants {names}\n{}{compared}", VariantsOverview::of(file, all).text()));
+        parts.push(format!(
+            "{path}: {size}, variants {names}, format {}\n{}{compared}",
+            file.format(),
+            VariantsOverview::of(file, all).text()
+        ));
     }
     if args.verify_digests {
         parts.push(Compared::all(file).text());
@@ -113,6 +117,7 @@ fn json(args: &Args, file: &ArtifactFile, all: &[Artifact]) -> Map<String, Value
         parts.insert("parts".into(), all.iter().map(variant).collect());
     }
     parts.insert("file".into(), json!(file.path()));
+    parts.insert("format".into(), json!(file.format()));
     if let Value::Object(overview) = json!(VariantsOverview::of(file, all)) {
         parts.extend(overview);
     }

@@ -120,6 +120,8 @@ typedef struct {
   const char *const *settings;
   // How many settings there are.
   size_t setting_count;
+  // The variant to load, of a file that has some; or NULL for the best one that can be loaded here.
+  const char *variant;
 } byoc_options;
 
 // Reads `size` bytes of an artifact from byte `offset` on into `buffer`. `user` is what was given beside the function. Returns 0, or
@@ -200,6 +202,14 @@ byoc_status byoc_open_with(byoc_read read,
                            size_t length,
                            const byoc_options *options,
                            uint64_t *session);
+
+// Writes the name of the variant that was loaded to `name`, or NULL where the file has no variants. The text stays until the session is
+// closed.
+//
+// What must hold:
+// `name` can be written to.
+byoc_status byoc_variant(uint64_t session,
+                         const char **name);
 
 // Closes a session. What it has given is gone with it. A number that is closed already is an error.
 byoc_status byoc_close(uint64_t session);

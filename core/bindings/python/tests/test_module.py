@@ -95,6 +95,45 @@ class Compiling(Case):
             self.assertEqual(session.run({"x": np.repeat(x, rows, 0)})["y"].shape, (rows, 4))
         self.assertEqual(self.fails("B702", byoc.Session, path, entry="medium").hint, "The file has small, large")
 
+    def test_variants_are_in_one_file(self):
+        (self.folder / "model.onnx").write_bytes(product())
+        with self.assertWarnsRegex(byoc.Notice, "variant 'npu': backend 'template' takes no node of the model"):
+            path, report = self.compiled(
+                self.folder / "model.onnx",
+                variants={"npu": ["template", "cpu"], "cpu": ["cpu"]},
+                plugins=[os.environ["BYOC_PLUGIN"]],
+                options={"cpu.pack": False, "npu:cpu.pack": True},
+            )
+        self.assertEqual([variant.name for variant in report.variants], ["npu", "cpu"])
+        self.assertEqual((report.nodes, report.ledger), ((), ()))
+        self.assertEqual([len(variant.nodes) for variant in report.variants], [2, 2])
+        self.assertEqual([variant.ledger[0].names for variant in report.variants], [("w",), ("w",)])
+        x = np.ones((2, 3), np.float32)
+        best = byoc.Session(path)
+        self.assertEqual((best.variant, best.passed_over), ("npu", []))
+        np.testing.assert_allclose(best.run({"x": x})["y"], expected(x), rtol=1e-6)
+        self.assertEqual(byoc.Session(path, variant="cpu").variant, "cpu")
+        self.assertEqual(sorted(byoc.inspect(path)["variants"]), ["cpu", "npu"])
+        options = [byoc.inspect(path, variant=name)["regions"][0]["options"]["pack"] for name in ("npu", "cpu")]
+        self.assertEqual(options, ["true", "false"])
+        [found] = byoc.verify(path, self.folder / "model.onnx", variant="cpu", dims={"batch": 2})
+        self.assertTrue(found.holds)
+        self.assertEqual(str(self.fails("B702", byoc.Session, path, variant="gpu")), f"[B702] '{path}' has no variant 'gpu'. Did you mean 'cpu'?")
+        self.fails("B901", self.compiled, variants={"cpu": ["cpu"]}, backends=["cpu"])
+        self.fails("B901", self.compiled, variants={"a b": ["cpu"]})
+        with self.assertRaisesRegex(TypeError, "variant 'cpu' is a list"):
+            self.compiled(variants={"cpu": "cpu"})
+
+    def test_the_next_variant_is_taken_where_a_plugin_is_missing(self):
+        nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
+        made = model(nodes, [tensor("x", [3, 4])], [tensor("y", [3, 4])], {"w": WEIGHT})
+        path, _ = self.compiled(made, variants={"npu": ["template", "cpu"], "cpu": ["cpu"]}, plugins=[os.environ["BYOC_PLUGIN"]])
+        session = byoc.Session(path)
+        reason = "region byoc_main_template_0 needs the backend 'template': there is no backend 'template'"
+        self.assertEqual((session.variant, session.passed_over), ("cpu", [byoc.PassedOver("npu", "B604", reason)]))
+        np.testing.assert_array_equal(session.run({"x": WEIGHT})["y"], WEIGHT + WEIGHT)
+        self.assertEqual(byoc.Session(path, plugins=[os.environ["BYOC_PLUGIN"]]).variant, "npu")
+
     def test_nodes_are_explained(self):
         nodes = byoc.explain(product(2), backends=["kendryte", "cpu"])
         self.assertEqual([node.backend for node in nodes], ["json", "json"])

@@ -68,7 +68,8 @@ fn take(input: &[u8]) -> Option<()> {
 
 fn seeds() -> Vec<Vec<u8>> {
     let of = |file: Vec<u8>| {
-        let artifact = Artifact::from_bytes(Path::new("seed"), file.into()).expect("an artifact");
+        // Code of variants is that of artifacts.
+        let Ok(artifact) = Artifact::from_bytes(Path::new("seed"), file.into()) else { return Vec::new() };
         let regions = artifact.manifest().regions.clone();
         let cases =
             regions.iter().filter(|region| region.backend == "json").filter_map(|region| case(&artifact, region));

@@ -103,7 +103,7 @@ fn inspect_shows_one_or_all() {
     assert_eq!(parts.iter().map(|part| part["variant"].as_str()).collect::<Vec<_>>(), [Some("npu"), Some("gpu")]);
     assert_eq!(symbols(&parts[0]["regions"]), symbols(&json(&["--regions", "--variant", "npu"])["regions"]));
     let text = bench.folder.run(&["inspect", "m.byoc"]);
-    assert!(text.starts_with("m.byoc: ") && text.contains(", variants npu, gpu\n"), "{text}");
+    assert!(text.starts_with("m.byoc: ") && text.contains(", variants npu, gpu, format 2\n"), "{text}");
     let one = bench.folder.run(&["inspect", "m.byoc", "--variant", "gpu"]);
     assert!(one.contains("\nblas "), "{one}");
     let region = ["inspect", "m.byoc", "--region", "byoc_main_json_0"];
