@@ -10,6 +10,7 @@ use byoc_core::file_kind::FileKind;
 use byoc_core::overwrite::Input;
 use byoc_core::plugin::{Registry, Settings};
 use byoc_core::runtime::{self, Best, LoadOptions, PassedOver, Session, Wanted, load_best, open_by_content, open_file};
+use byoc_tools::process_memory::reset_peak;
 
 use serde::Serialize;
 
@@ -44,6 +45,11 @@ impl Compared {
     /// What opening does: the graphs.
     pub(crate) fn on_opening(file: &ArtifactFile) -> Compared {
         Compared { sections: 1 + file.variants().len(), of: file.sections().count() }
+    }
+
+    /// What opening one variant does: the list of variants, and its graph.
+    pub(crate) fn on_opening_one(file: &ArtifactFile) -> Compared {
+        Compared { sections: 1 + file.variants().len().min(1), of: file.sections().count() }
     }
 
     /// All of them.
@@ -200,6 +206,7 @@ pub(crate) fn open(execution: &Execution, digests: Digests, profile: bool) -> Re
     if is_model(&execution.file) {
         return open_model(execution, &options);
     }
+    reset_peak();
     let path = execution.file.display();
     if !execution.backends.backend.is_empty() {
         let message = format!("'{path}' is compiled already, so it takes no --backend");
@@ -230,6 +237,8 @@ fn open_model(execution: &Execution, options: &dyn Fn(Settings) -> LoadOptions) 
     let (_, run_options) = registry.part_settings(&execution.backends.backend_opt);
     let request = compile_request::request(&registry, &execution.backends, sources, &execution.shapes)?;
     let (artifact, found) = compile_for_now(&request, &execution.file)?;
+    // What compiling took is not part of running.
+    reset_peak();
     let opened = Opened::new(Part::Artifact(Box::new(artifact)), registry, options(run_options));
     Ok(Opened { found, ..opened })
 }

@@ -7,7 +7,6 @@ use byoc_core::overwrite::Input;
 use byoc_core::runtime::PassedOver;
 use byoc_tools::execution::Loaded;
 use byoc_tools::fill::Fill;
-use byoc_tools::process_memory::reset_peak;
 use serde::Serialize;
 use serde_json::json;
 
@@ -87,8 +86,6 @@ pub(crate) fn load(execution: &Execution, need: Need) -> Result<Ready> {
     if let Some(warning) = threads::too_many(threads, need.streams) {
         report::warning(&warning);
     }
-    // What compiling took is not part of running.
-    reset_peak();
     let (open_sizes, found) = (opened.open_sizes.sizes(), std::mem::take(&mut opened.found));
     let (session, load_time) = opened.load(&execution.file)?;
     let given = execution.inputs.given(need.fill);

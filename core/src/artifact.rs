@@ -51,6 +51,9 @@ const GRAPH: &str = "graph";
 /// What the names of sections that only fill gaps start with.
 const PAD: &str = "__pad__/";
 
+/// What the names of sections of code start with.
+const CODE: &str = "code/";
+
 /// What the names of constants' sections start with.
 const CONSTANT: &str = "const/";
 
@@ -81,7 +84,7 @@ fn digest_bytes(text: &str) -> Option<[u8; blake3::OUT_LEN]> {
 
 /// The section of a region's code.
 pub fn code_section(symbol: &str) -> String {
-    format!("code/{symbol}")
+    format!("{CODE}{symbol}")
 }
 
 /// The section of the stored constant of that index.

@@ -52,9 +52,6 @@ pub fn merge(sources: &[Source], output: &Path, allow_duplicates: bool, progress
             parts.push((name, artifact));
         }
     }
-    let graphs: Vec<_> = parts.iter().map(|(name, artifact)| (name.as_str(), artifact.manifest())).collect();
-    check_same_entries(&graphs)?;
-    check_same_constants(&graphs)?;
     let variants: Vec<String> = parts.iter().map(|(name, _)| name.clone()).collect();
     let contents =
         parts.into_iter().map(|(name, artifact)| Ok((name, artifact.contents()?))).collect::<Result<Vec<_>>>()?;
@@ -82,8 +79,9 @@ pub fn extract(file: &Path, names: &[String], output: &Path, progress: Progress<
     Ok(Report { variants: names.to_vec(), file_bytes, source_bytes: file.size(), warnings: Vec::new() })
 }
 
-/// Joins variants, if none has in its code what another has stored; with `allow_duplicates` that is a warning.
+/// Joins variants, if they are of one model, and none has in its code what another has stored; with `allow_duplicates` that is a warning.
 pub(crate) fn join(contents: Vec<(String, Contents)>, allow_duplicates: bool) -> Result<(Joined, Vec<Diagnostic>)> {
+    check_same_model(&contents.iter().map(|(name, it)| (name.as_str(), &it.manifest)).collect::<Vec<_>>())?;
     let duplicates = ownership::audit_across(&contents);
     match duplicates.first() {
         Some(first) if !allow_duplicates => Err(first.clone()),
@@ -109,24 +107,33 @@ fn named(source: &Source, file: &ArtifactFile) -> Result<Vec<(String, Artifact)>
     }
 }
 
-/// Errors where two variants differ in what a caller sees: in their entries, inputs or outputs.
-pub(crate) fn check_same_entries(variants: &[(&str, &Manifest)]) -> Result<()> {
-    let Some(((first, graph), others)) = variants.split_first() else { return Ok(()) };
-    for (name, other) in others {
-        let differ = |what: String| {
-            let message = format!("variants '{first}' and '{name}' are not of the same model: {what}");
-            Diagnostic::new(Code::BadInput, message).hint("Compile both from one model, with the same shapes")
-        };
-        let names = |manifest: &Manifest| manifest.callable().map(|entry| entry.name.clone()).collect::<Vec<_>>();
-        let (own, theirs) = (names(graph), names(other));
-        if own.iter().collect::<BTreeSet<_>>() != theirs.iter().collect::<BTreeSet<_>>() {
-            return Err(differ(format!("their entries are {} and {}", own.join(", "), theirs.join(", "))));
+/// Errors where variants are not of one model: where a caller sees that they differ, or where one name has other bytes.
+fn check_same_model(variants: &[(&str, &Manifest)]) -> Result<()> {
+    let mut constants = Constants::default();
+    for (index, (name, manifest)) in variants.iter().enumerate() {
+        for (before, other) in &variants[..index] {
+            check_same_entries((before, other), (name, manifest))?;
         }
-        for entry in graph.callable() {
-            let Some(same) = other.callable().find(|it| it.name == entry.name) else { continue };
-            if let Some(cause) = difference(entry, same) {
-                return Err(differ(format!("entry {}: {cause}", entry.name)));
-            }
+        constants.add(name, manifest)?;
+    }
+    Ok(())
+}
+
+/// Errors where two variants differ in their entries, inputs or outputs.
+fn check_same_entries((first, graph): (&str, &Manifest), (name, other): (&str, &Manifest)) -> Result<()> {
+    let differ = |what: String| {
+        let message = format!("variants '{first}' and '{name}' are not of the same model: {what}");
+        Err(Diagnostic::new(Code::BadInput, message).hint("Compile both from one model, with the same shapes"))
+    };
+    let names = |manifest: &Manifest| manifest.callable().map(|entry| entry.name.clone()).collect::<Vec<_>>();
+    let (own, theirs) = (names(graph), names(other));
+    if own.iter().collect::<BTreeSet<_>>() != theirs.iter().collect::<BTreeSet<_>>() {
+        return differ(format!("their entries are {} and {}", own.join(", "), theirs.join(", ")));
+    }
+    for entry in graph.callable() {
+        let same = other.callable().find(|it| it.name == entry.name);
+        if let Some(cause) = same.and_then(|same| difference(entry, same)) {
+            return differ(format!("entry {}: {cause}", entry.name));
         }
     }
     Ok(())
@@ -168,29 +175,33 @@ fn text(ty: &ValueType) -> String {
 /// Type and digest of a constant.
 type Content<'a> = (DType, &'a str);
 
-/// Errors where two variants have other bytes under one name, or no name in common.
-fn check_same_constants(variants: &[(&str, &Manifest)]) -> Result<()> {
-    let Some(((first, graph), others)) = variants.split_first() else { return Ok(()) };
-    let ours = by_name(graph);
-    for (name, other) in others {
-        let theirs = by_name(other);
-        let mut common =
-            ours.iter().filter_map(|(constant, own)| Some((constant, own, theirs.get(constant)?))).peekable();
-        if common.peek().is_none() && !ours.is_empty() && !theirs.is_empty() {
-            let message =
-                format!("variants '{first}' and '{name}' are not of the same model: they have no constant in common");
+/// The constants of the variants so far, by name, with the variant that was the first to have them. Entries of several models may have
+/// constants of one name.
+#[derive(Default)]
+struct Constants<'a>(BTreeMap<&'a str, (&'a str, BTreeSet<Content<'a>>)>);
+
+impl<'a> Constants<'a> {
+    /// Adds those of a variant. Errors where it has other bytes under a name, or no name in common with those before.
+    fn add(&mut self, variant: &'a str, manifest: &'a Manifest) -> Result<()> {
+        let own = by_name(manifest);
+        let common = own.keys().filter(|name| self.0.contains_key(*name)).count();
+        if let (0, false, Some((first, _))) = (common, own.is_empty(), self.0.values().next()) {
+            let message = format!(
+                "variants '{first}' and '{variant}' are not of the same model: they have no constant in common"
+            );
             return Err(Diagnostic::new(Code::BadInput, message).hint("Compile both from one model"));
         }
-        // Entries of several models may have constants of one name.
-        let differs =
-            |(_, own, their): &(&&str, &BTreeSet<_>, &BTreeSet<_>)| !own.is_subset(their) && !their.is_subset(own);
-        if let Some((constant, ..)) = common.find(differs) {
-            let message = format!("constant `{constant}` has other elements in variant '{name}' than in '{first}'");
-            return Err(Diagnostic::new(Code::BadInput, message)
-                .hint("Compile both from one model, or swap the weights of one"));
+        for (name, contents) in own {
+            let (first, known) = self.0.entry(name).or_insert_with(|| (variant, contents.clone()));
+            if !known.is_subset(&contents) && !contents.is_subset(known) {
+                let message = format!("constant `{name}` has other elements in variant '{variant}' than in '{first}'");
+                return Err(Diagnostic::new(Code::BadInput, message)
+                    .hint("Compile both from one model, or swap the weights of one"));
+            }
+            known.extend(contents);
         }
+        Ok(())
     }
-    Ok(())
 }
 
 fn by_name(manifest: &Manifest) -> BTreeMap<&str, BTreeSet<Content<'_>>> {

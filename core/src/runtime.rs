@@ -22,4 +22,6 @@ pub use session::{
     CopyTime, DeviceUse, ListView, LoadOptions, MadeList, OutputBuffer, PortIndex, PortInfo, Queueing, RegionTime,
     Session, SingleCalls, SingleRegion, Span, SpanKind, StepTime, Trial, select_entry,
 };
-pub use variants::{Best, PassedOver, Wanted, is_about_the_machine, load_best, settings_of, unused_device};
+pub use variants::{
+    Best, PassedOver, Wanted, check_settings, is_about_the_machine, load_best, settings_of, unused_device,
+};

@@ -22,7 +22,7 @@ use crate::overwrite::{self, Input};
 pub struct Report {
     /// Every constant that has other bytes now.
     pub replaced: Vec<Replaced>,
-    /// How many of them became equal to another constant and were merged with it.
+    /// How many of them became equal to another constant and were merged with it; the most of any variant.
     pub merged: usize,
     /// Bytes of the file.
     pub file_bytes: u64,
@@ -58,7 +58,9 @@ pub fn swap(artifact: &Path, models: &[PathBuf], output: &Path, progress: Progre
         let swapped = swapped(artifact, &new)?;
         report.merged = report.merged.max(swapped.merged);
         for replaced in swapped.replaced {
-            if !report.replaced.contains(&replaced) {
+            // The same constant may have further names in another variant.
+            let same = |known: &Replaced| known.names.iter().any(|name| replaced.names.contains(name));
+            if !report.replaced.iter().any(same) {
                 report.replaced.push(replaced);
             }
         }

@@ -16,12 +16,18 @@ pub(crate) struct ModelArg {
     pub(crate) path: PathBuf,
 }
 
-/// Parses one `--backend-opt` into (`backend.key`, value). The first equals sign separates: values may hold more. Where it is for a
-/// variant, that is in front of the key: `VARIANT:backend.key`.
+/// Parses one `--backend-opt` of a compile with variants: where it is for one of them, that is in front of the key, as in
+/// `VARIANT:backend.key`.
+pub(crate) fn option_of_variant(text: &str) -> Result<(String, String), String> {
+    let Some((variant, text)) = variant_of(text) else { return backend_option(text) };
+    let (key, value) = backend_option(text)?;
+    Ok((format!("{variant}:{key}"), value))
+}
+
+/// Parses one `--backend-opt` into (`backend.key`, value). The first equals sign separates: values may hold more.
 pub(crate) fn backend_option(text: &str) -> Result<(String, String), String> {
-    if let Some((variant, text)) = variant_of(text) {
-        let (key, value) = backend_option(text)?;
-        return Ok((format!("{variant}:{key}"), value));
+    if variant_of(text).is_some() {
+        return Err("an option for one variant is one of byoc compile --variant".into());
     }
     let pair = text
         .split_once('=')

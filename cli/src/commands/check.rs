@@ -6,7 +6,10 @@ use std::process::ExitCode;
 use byoc_core::artifact::{Artifact, ArtifactFile, manifest};
 use byoc_core::diagnostic::{Code, Result};
 use byoc_core::plugin::Registry;
-use byoc_core::runtime::{Device, DeviceName, LoadOptions, SingleRegion, Trial, settings_of, unused_device};
+use byoc_core::runtime::{
+    Device, DeviceName, LoadOptions, SingleRegion, Trial, check_settings, is_about_the_machine, settings_of,
+    unused_device,
+};
 use byoc_plugin_api::DomainInfo;
 use serde::Serialize;
 use serde_json::json;
@@ -197,10 +200,12 @@ fn check_file(path: &Path, args: &Args) -> Result<FileCheck> {
         (named, names) => {
             // Every section is one of somebody's.
             file.all()?;
-            let named = named.as_ref().map_or_else(|| names.to_vec(), |name| vec![name.clone()]);
-            let variants = named.iter().map(|name| check_variant(&file, name, args)).collect::<Result<Vec<_>>>()?;
-            let takes = variants.iter().find(|it| it.runs).map(|it| it.variant.clone());
-            (takes.is_some(), Parts::Variants { takes, variants })
+            check_settings(&file, named.as_deref(), &args.backend_opt)?;
+            let of = named.as_ref().map_or_else(|| names.to_vec(), |name| vec![name.clone()]);
+            let variants = of.iter().map(|name| check_variant(&file, name, args)).collect::<Result<Vec<_>>>()?;
+            let best = variants.iter().find(|it| it.runs).map(|it| it.variant.clone());
+            let takes = best.clone().filter(|_| named.is_none());
+            (best.is_some(), Parts::Variants { takes, variants })
         }
     };
     Ok(FileCheck { runs, digests: "ok", compared, parts })
@@ -210,7 +215,14 @@ fn check_variant(file: &ArtifactFile, name: &str, args: &Args) -> Result<Variant
     let artifact = file.variant(name)?;
     let unused = unused_device(&artifact, &args.device).map(|error| error.message);
     let settings = settings_of(&artifact, &args.backend_opt);
-    let check = check_artifact(artifact, args, &settings)?;
+    let check = match check_artifact(artifact, args, &settings) {
+        Ok(check) => check,
+        Err(error) if is_about_the_machine(error.code) => {
+            let check = ArtifactCheck { regions: Vec::new(), entries: Vec::new() };
+            return Ok(VariantCheck { variant: name.to_owned(), runs: false, reason: Some(error.message), check });
+        }
+        Err(error) => return Err(error),
+    };
     let reason = unused.or_else(|| check.why_not());
     Ok(VariantCheck { variant: name.to_owned(), runs: reason.is_none(), reason, check })
 }
@@ -345,6 +357,7 @@ fn text(file: &FileCheck) -> String {
             let parts = table.text() + &variants.iter().map(each).collect::<String>();
             let answer = match takes {
                 Some(name) => format!("this machine can run it, and takes variant {name}"),
+                None if file.runs => "this machine can run it".to_owned(),
                 None => "this machine cannot run it".to_owned(),
             };
             (parts + "\n", answer)

@@ -43,6 +43,7 @@ enum Contents {
 
 /// Compile models into one artifact
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("backend_opt", |arg| arg.value_parser(name_value::option_of_variant)))]
 #[command(
     after_help = "Examples:\n  byoc compile model.onnx\n  byoc compile model.onnx -o model.byoc --backend acme,cpu --dataset photos"
 )]

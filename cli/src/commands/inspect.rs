@@ -139,7 +139,7 @@ fn text(args: &Args, file: &ArtifactFile, artifact: &Artifact) -> Result<String>
         let (what, producer) = (what(file, artifact), &artifact.manifest().producer);
         let path = artifact.path().display();
         let head = format!("{path}: {}, {what}, written by {producer}\n", size(artifact.size()));
-        let compared = if args.verify_digests { String::new() } else { Compared::on_opening(file).text() };
+        let compared = if args.verify_digests { String::new() } else { Compared::on_opening_one(file).text() };
         parts.push(head + &Overview::of(artifact).text() + &compared);
     }
     if args.verify_digests {
@@ -183,7 +183,7 @@ fn json(args: &Args, file: &ArtifactFile, artifact: &Artifact) -> Result<Map<Str
             parts.extend(overview);
         }
     }
-    let mut compared = Compared::on_opening(file);
+    let mut compared = Compared::on_opening_one(file);
     if args.verify_digests {
         parts.insert("digests".into(), json!("ok"));
         compared = Compared::all(file);

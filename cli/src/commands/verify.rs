@@ -87,7 +87,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if variants.len() > 1 && args.execution.variant.is_none() {
         return variants::run(args, &variants, &tolerances);
     }
-    let Compared { comparisons, made_up, hint, variant } = compare(args, &args.execution, &tolerances)?;
+    let ready = load(args, &args.execution, Digests::Always)?;
+    let Compared { comparisons, made_up, hint, variant } = compare(args, &args.execution, ready, &tolerances)?;
     let holds = comparisons.iter().all(Comparison::holds);
     if args.json {
         let mut found = json!({ "matches": holds, "made_up_inputs": made_up, "outputs": comparisons, "hint": hint });
@@ -112,12 +113,16 @@ struct Compared {
     variant: Option<Variant>,
 }
 
-/// Runs what the flags say and compares its outputs.
-fn compare(args: &Args, execution: &Execution, tolerances: &Tolerances) -> Result<Compared> {
+/// Loads what the flags say.
+fn load(args: &Args, execution: &Execution, digests: Digests) -> Result<Ready> {
     // Any inputs will do to compare with the model itself.
     let fill = args.model.as_ref().map(|_| Fill::Random);
-    let need = Need { fill, profile: false, digests: Digests::Always, streams: 1 };
-    let Ready { mut loaded, variant, .. } = execution::load(execution, need)?;
+    execution::load(execution, Need { fill, profile: false, digests, streams: 1 })
+}
+
+/// Runs what is loaded and compares its outputs.
+fn compare(args: &Args, execution: &Execution, ready: Ready, tolerances: &Tolerances) -> Result<Compared> {
+    let Ready { mut loaded, variant, .. } = ready;
     loaded.run()?;
     let found = outputs::collect(&loaded.session)?;
     let expected = match (&args.reference, &args.model) {

@@ -13,7 +13,7 @@ use super::header::{Header, Tensor, carrier};
 use super::manifest::{
     Binding, Call, ClaimKind, ConstantUse, Entry, External, Fate, Manifest, Region, Stored, ValueInfo, ValueType,
 };
-use super::{CONSTANT, DIGEST, GRAPH, PAD};
+use super::{CODE, CONSTANT, DIGEST, GRAPH, PAD};
 
 type Checked<T = ()> = Result<T, String>;
 
@@ -177,6 +177,12 @@ impl<'a> Sections<'a> {
     /// A section may hold the code of several regions, if that is code of one backend in one version.
     fn take_code(&mut self, region: &'a Region) -> Checked {
         let name = region.code.as_str();
+        if !name.starts_with(CODE) {
+            return Err(format!(
+                "region '{}': its code is in section '{name}', which does not start with '{CODE}'",
+                region.symbol
+            ));
+        }
         let Some(first) = self.code.get(name) else {
             self.code.insert(name, region);
             return self.take_bytes(name);

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::graph::MOST_BYTES;
 use super::header::{Header, Tensor};
-use super::manifest::Manifest;
+use super::manifest::{ConstantFile, Manifest};
 use super::read::{Artifact, SectionInfo};
 use super::variants::{VariantList, graph_section};
 use super::{FORMAT, FORMAT_KEY, GRAPH, PLAIN_FORMAT, PRODUCER_KEY, check, digest_of, graph};
@@ -42,14 +42,17 @@ impl ArtifactFile {
         let format = check_version(path, &header)?;
         let by_name = header.tensors.iter().enumerate().map(|(index, tensor)| (tensor.name.clone(), index)).collect();
         let compared = header.tensors.iter().map(|_| AtomicBool::new(false)).collect();
-        let layout = Arc::new(Layout { path: path.to_owned(), file, header, data, by_name, compared });
+        let files = Vec::new();
+        let layout = Layout { path: path.to_owned(), file, header, data, by_name, compared, files };
         let damaged = |cause: String| damaged(path, &cause);
         check::digests(&layout.header).map_err(damaged)?;
         if format <= PLAIN_FORMAT {
             let manifest = layout.plain().map_err(damaged)?;
+            let layout = Arc::new(Layout { files: manifest.files.clone(), ..layout });
             return Ok(ArtifactFile { layout, plain: Some(Arc::new(manifest)), variants: [].into() });
         }
-        let variants = layout.variants().map_err(damaged)?;
+        let (variants, files) = layout.variants().map_err(damaged)?;
+        let layout = Arc::new(Layout { files, ..layout });
         Ok(ArtifactFile { layout, plain: None, variants: variants.into() })
     }
 
@@ -119,7 +122,11 @@ impl ArtifactFile {
         let graphs: Vec<_> =
             self.variants.iter().zip(&all).map(|(name, it)| (graph_section(name), it.manifest())).collect();
         check::all_are_used(&graphs, &self.layout.header).map_err(damaged)?;
-        Ok(all)
+        let used = |file: &ConstantFile| all.iter().any(|artifact| artifact.manifest().files.contains(file));
+        match self.layout.files.iter().find(|file| !used(file)) {
+            Some(file) => Err(damaged(format!("file '{}': no variant has a constant in it", file.path))),
+            None => Ok(all),
+        }
     }
 
     /// Every section, in the order of the file.
@@ -149,6 +156,8 @@ pub(super) struct Layout {
     by_name: HashMap<Arc<str>, usize>,
     /// Which sections of code were compared with their digests.
     compared: Vec<AtomicBool>,
+    /// The other files that hold constants of any variant.
+    pub(super) files: Vec<ConstantFile>,
 }
 
 impl Layout {
@@ -160,20 +169,23 @@ impl Layout {
         Ok(manifest)
     }
 
-    /// The names of the variants.
-    fn variants(&self) -> std::result::Result<Vec<String>, String> {
+    /// The names of the variants, and the other files of all of them.
+    fn variants(&self) -> std::result::Result<(Vec<String>, Vec<ConstantFile>), String> {
         let (list, _): (VariantList, u64) = self.graph(GRAPH)?;
         self.check_written(list.format, &list.producer)?;
         list.check().map_err(|cause| format!("section '{GRAPH}': {cause}"))?;
-        Ok(list.variants.into_iter().map(|listed| listed.name).collect())
+        Ok((list.variants.into_iter().map(|listed| listed.name).collect(), list.files))
     }
 
     /// The graph of a variant, checked against the header, and how many bytes of JSON it is.
     fn of_variant(&self, name: &str) -> std::result::Result<(Manifest, u64), String> {
         let section = graph_section(name);
         let (manifest, bytes): (Manifest, u64) = self.graph(&section)?;
-        if manifest.format > PLAIN_FORMAT {
+        if manifest.format != PLAIN_FORMAT {
             return Err(format!("section '{section}': its format is {}", manifest.format));
+        }
+        if let Some(file) = manifest.files.iter().find(|file| !self.files.contains(file)) {
+            return Err(format!("section '{section}': the list of variants does not have its file '{}'", file.path));
         }
         check::check_variant(&manifest, &section, &|name| self.tensor(name))?;
         Ok((manifest, bytes))

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use super::variants::{VariantList, check_variant_name, graph_section};
+use super::variants::{MOST_VARIANTS, VariantList, check_variant_name, graph_section};
 use super::write::{Plan, not_written};
 use super::{
-    CONSTANT, Contents, FORMAT, GRAPH, Manifest, PLAIN_FORMAT, PRODUCER, Progress, Section, check, constant_section,
+    CONSTANT, Contents, FORMAT, GRAPH, Manifest, PRODUCER, Progress, Section, check, code_section, constant_section,
     graph,
 };
 use crate::atomic_file::{self, Scratch};
@@ -31,7 +31,9 @@ type Content = ([u8; 32], usize);
 #[derive(Default)]
 struct Sections {
     list: Vec<Section>,
-    constants: HashMap<Content, usize>,
+    /// A variant may have the same bytes several times, as constants of other types: the first of each variant are one section,
+    /// and so are the second ones.
+    constants: HashMap<(Content, usize), usize>,
     /// Code is that of one backend in one version.
     code: HashMap<(Content, String, u32), usize>,
     /// How many names of constants are taken.
@@ -44,6 +46,10 @@ impl Joined {
     ///
     /// Errors where two variants have one name, or a name is not one of a variant.
     pub fn of(variants: Vec<(String, Contents)>) -> Result<Joined> {
+        if variants.len() > MOST_VARIANTS {
+            let message = format!("{} variants are more than the {MOST_VARIANTS} that a file may have", variants.len());
+            return Err(Diagnostic::new(Code::Usage, message).hint("Make several files"));
+        }
         let mut sections = Sections::default();
         let mut sorted: Vec<(usize, (String, Contents))> = variants.into_iter().enumerate().collect();
         sorted.sort_by(|(_, (one, _)), (_, (other, _))| one.cmp(other));
@@ -80,7 +86,9 @@ impl Joined {
     }
 
     pub(super) fn plan(&self) -> std::result::Result<Plan, String> {
-        let list = VariantList::of(self.variants.iter().map(|(name, _)| name.clone()), PRODUCER.into());
+        let names = self.variants.iter().map(|(name, _)| name.clone());
+        let files = self.variants.iter().flat_map(|(_, manifest)| manifest.files.iter().cloned());
+        let list = VariantList::of(names, files, PRODUCER.into());
         list.check()?;
         let mut graphs = vec![Section::of_bytes(GRAPH, graph::encode(&list)?.into())];
         let mut sorted: Vec<&(String, Manifest)> = self.variants.iter().collect();
@@ -103,20 +111,25 @@ impl Sections {
     /// Takes what a variant consists of, and returns its graph with the names that its sections have in the file.
     fn take(&mut self, variant: &str, contents: Contents) -> Manifest {
         let Contents { mut manifest, sections } = contents;
-        debug_assert_eq!(manifest.format, PLAIN_FORMAT);
         let mut own: HashMap<String, Section> = HashMap::new();
         own.extend(sections.into_iter().map(|section| (section.name.clone(), section)));
+        let mut seen: HashMap<Content, usize> = HashMap::new();
         for stored in &mut manifest.constants {
             // What is in another file has a name that no section has.
             stored.section = match own.remove(&stored.section) {
-                Some(section) => self.constant(section),
+                Some(section) => {
+                    let content = content(&section);
+                    let times = seen.entry(content).or_default();
+                    *times += 1;
+                    self.constant(section, (content, *times))
+                }
                 None => self.next_constant(),
             };
         }
         let mut renamed: HashMap<String, String> = HashMap::new();
         for region in &mut manifest.regions {
             if let Some(section) = own.remove(&region.code) {
-                let name = format!("code/{variant}/{}", region.symbol);
+                let name = code_section(&format!("{variant}/{}", region.symbol));
                 let name = self.code(section, name, (&region.backend, region.code_version));
                 renamed.insert(region.code.clone(), name);
             }
@@ -132,9 +145,8 @@ impl Sections {
         constant_section(self.numbers - 1)
     }
 
-    fn constant(&mut self, section: Section) -> String {
-        let content = content(&section);
-        if let Some(&index) = self.constants.get(&content) {
+    fn constant(&mut self, section: Section, key: (Content, usize)) -> String {
+        if let Some(&index) = self.constants.get(&key) {
             let known = &mut self.list[index];
             // Alignments are powers of two, so the larger one is a multiple of the other.
             known.alignment = known.alignment.max(section.alignment);
@@ -142,8 +154,9 @@ impl Sections {
         }
         debug_assert!(section.name.starts_with(CONSTANT));
         let name = self.next_constant();
-        self.constants.insert(content, self.list.len());
-        self.list.push(Section { name: name.clone(), digest: Some(content.0), ..section });
+        let (digest, _) = key.0;
+        self.constants.insert(key, self.list.len());
+        self.list.push(Section { name: name.clone(), digest: Some(digest), ..section });
         name
     }
 

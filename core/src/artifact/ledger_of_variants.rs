@@ -1,6 +1,7 @@
 //! The ledger of a file with variants: which forms of a constant it stores, for which of them, and what each variant costs.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use byoc_plugin_api::DType;
 
@@ -85,37 +86,39 @@ impl LedgerOfVariants {
         let mut ledger = LedgerOfVariants { constants: constants(all), ..LedgerOfVariants::default() };
         let sizes: HashMap<&str, u64> = file.sections().map(|section| (section.name, section.bytes)).collect();
         let size = |section: &str| sizes.get(section).copied().unwrap_or(0);
-        let users = users(all);
-        let own = |variant: usize, constants: bool| -> u64 {
-            let own =
-                users.iter().filter(|((constant, _), users)| *constant == constants && users.iter().eq([&variant]));
-            own.map(|((_, section), _)| size(section)).sum()
-        };
-        let shared = |constants: bool| -> u64 {
-            let shared = users.iter().filter(|((constant, _), users)| *constant == constants && users.len() > 1);
-            shared.map(|((_, section), _)| size(section)).sum()
-        };
-        (ledger.shared_constants, ledger.shared_code) = (shared(true), shared(false));
-        let variant = |(index, artifact): (usize, &Artifact)| {
+        let mut own = vec![[0u64; 2]; all.len()];
+        let mut shared = [0u64; 2];
+        for ((constant, section), users) in users(all) {
+            let sums = match users.as_slice() {
+                [only] => &mut own[*only],
+                _ => &mut shared,
+            };
+            sums[usize::from(constant)] += size(section);
+        }
+        [ledger.shared_code, ledger.shared_constants] = shared;
+        let variant = |(artifact, [code, constants]): (&Artifact, [u64; 2])| {
             let name = artifact.variant().unwrap_or_default().to_owned();
             let graph = size(&graph_section(&name));
-            VariantBytes { variant: name, constants: own(index, true), code: own(index, false), graph }
+            VariantBytes { variant: name, constants, code, graph }
         };
-        ledger.variants = all.iter().enumerate().map(variant).collect();
+        ledger.variants = all.iter().zip(own).map(variant).collect();
         let known: u64 = ledger.variants.iter().map(|variant| variant.constants + variant.code + variant.graph).sum();
         ledger.frame = file.size().saturating_sub(known + ledger.shared_constants + ledger.shared_code);
         ledger
     }
 }
 
-/// Which variants use each section, by whether it is one of a constant, and its name.
-fn users(all: &[Artifact]) -> BTreeMap<(bool, &str), BTreeSet<usize>> {
-    let mut users: BTreeMap<(bool, &str), BTreeSet<usize>> = BTreeMap::new();
+/// Which variants use each section, in their order, by whether it is one of a constant, and its name.
+fn users(all: &[Artifact]) -> BTreeMap<(bool, &str), Vec<usize>> {
+    let mut users: BTreeMap<(bool, &str), Vec<usize>> = BTreeMap::new();
     for (index, artifact) in all.iter().enumerate() {
         let stored = artifact.manifest().constants.iter().map(|stored| (true, stored.section.as_str()));
         let code = artifact.manifest().regions.iter().map(|region| (false, region.code.as_str()));
         for section in stored.chain(code) {
-            users.entry(section).or_default().insert(index);
+            let users = users.entry(section).or_default();
+            if users.last() != Some(&index) {
+                users.push(index);
+            }
         }
     }
     users
@@ -125,6 +128,8 @@ fn users(all: &[Artifact]) -> BTreeMap<(bool, &str), BTreeSet<usize>> {
 fn constants(all: &[Artifact]) -> Vec<JointConstant> {
     let mut constants: Vec<JointConstant> = Vec::new();
     let mut known: HashMap<(DType, &str), usize> = HashMap::new();
+    let mut named: HashSet<(usize, &str)> = HashSet::new();
+    let mut formed: HashMap<(usize, Fate, Option<&str>), usize> = HashMap::new();
     for artifact in all {
         for row in &artifact.manifest().ledger {
             let index = *known.entry((row.dtype, row.digest.as_str())).or_insert_with(|| {
@@ -138,38 +143,41 @@ fn constants(all: &[Artifact]) -> Vec<JointConstant> {
                 constants.len() - 1
             });
             let constant = &mut constants[index];
-            for name in &row.names {
-                if !constant.names.contains(name) {
-                    constant.names.push(name.clone());
+            let new = row.names.iter().filter(|name| named.insert((index, name.as_str())));
+            constant.names.extend(new.cloned());
+            let form = form_of(artifact, row);
+            match formed.entry((index, row.fate, section_of(artifact, row))) {
+                Entry::Vacant(place) => {
+                    place.insert(constant.forms.len());
+                    constant.forms.push(form);
+                }
+                Entry::Occupied(place) => {
+                    let known = &mut constant.forms[*place.get()];
+                    let new = form.variants.into_iter().filter(|name| known.variants.last() != Some(name));
+                    let new: Vec<_> = new.collect();
+                    known.variants.extend(new);
                 }
             }
-            add_form(constant, form_of(artifact, row));
         }
     }
     constants
 }
 
+/// The section of the form that a row is about.
+fn section_of<'a>(artifact: &'a Artifact, row: &LedgerRow) -> Option<&'a str> {
+    let stored = artifact.manifest().constants.get(row.stored?)?;
+    stored.external.is_none().then_some(stored.section.as_str())
+}
+
 /// The form that a row of a variant's ledger is about.
 fn form_of(artifact: &Artifact, row: &LedgerRow) -> Form {
     let stored = row.stored.and_then(|stored| artifact.manifest().constants.get(stored));
-    let section = stored.filter(|stored| stored.external.is_none());
+    let section = section_of(artifact, row);
     Form {
         fate: row.fate,
-        section: section.map(|stored| stored.section.clone()),
+        section: section.map(str::to_owned),
         layout: stored.and_then(|stored| stored.layout.clone()),
-        bytes: section.and_then(|stored| stored.bytes()).unwrap_or(0),
+        bytes: section.and(stored).and_then(|stored| stored.bytes()).unwrap_or(0),
         variants: artifact.variant().map(str::to_owned).into_iter().collect(),
-    }
-}
-
-fn add_form(constant: &mut JointConstant, form: Form) {
-    let same = |known: &&mut Form| known.fate == form.fate && known.section == form.section;
-    match constant.forms.iter_mut().find(same) {
-        Some(known) => form.variants.into_iter().for_each(|variant| {
-            if !known.variants.contains(&variant) {
-                known.variants.push(variant);
-            }
-        }),
-        None => constant.forms.push(form),
     }
 }

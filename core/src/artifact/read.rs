@@ -104,13 +104,13 @@ impl Artifact {
         Ok(())
     }
 
-    /// The files that the artifact takes constants from, where [`Artifact::attach`] looks for them.
+    /// The files that the artifact, or another variant of its file, takes constants from, where [`Artifact::attach`] looks for them.
     pub fn constant_files(&self, constants_from: Option<&Path>) -> Vec<Input> {
         let place = |file| external::locate(file, self.path(), constants_from);
-        self.manifest.files.iter().map(|file| Input::new("constants of the artifact", place(file))).collect()
+        self.layout.files.iter().map(|file| Input::new("constants of the artifact", place(file))).collect()
     }
 
-    /// Errors where `output` is the artifact, or a file that it refers to; and where a file there would lose the files that the
+    /// Errors where `output` is the artifact, or a file that it or another variant refers to; and where a file there would lose the files that the
     /// artifact refers to, for their paths are seen from its folder.
     pub fn check_output(&self, output: &Path) -> Result<()> {
         let mut inputs = self.constant_files(None);

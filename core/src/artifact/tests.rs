@@ -209,7 +209,10 @@ const UNFIT: [(Change, &str); 26] = [
     (|c| c.manifest.constants[2].section = "const/0".into(), "section 'const/0': two things refer to it"),
     (|c| c.manifest.constants[0].section = "code/x".into(), "it has no section 'code/x'"),
     (|c| c.manifest.constants[0].section = GRAPH.into(), "section 'graph': two things refer to it"),
-    (|c| c.manifest.regions[0].code = "const/0".into(), "section 'const/0': two things refer to it"),
+    (
+        |c| c.manifest.regions[0].code = "const/0".into(),
+        "region 'byoc_main_acme_0': its code is in section 'const/0', which does not start with 'code/'",
+    ),
     (
         |c| c.manifest.regions[0].code_version = 4,
         "region 'byoc_main_acme_0': its backend 'acme' is not among the requirements",

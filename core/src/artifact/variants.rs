@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::manifest::ConstantFile;
 use super::{FORMAT, GRAPH};
 
 /// What the `graph` section of a file with variants has, as JSON.
@@ -16,6 +17,9 @@ pub(super) struct VariantList {
     pub(super) producer: String,
     /// The variants, the most wanted first.
     pub(super) variants: Vec<Listed>,
+    /// The other files that hold constants of any of them, by their paths: whoever writes over one takes them from that variant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) files: Vec<ConstantFile>,
 }
 
 /// A variant of the list.
@@ -27,14 +31,24 @@ pub(super) struct Listed {
 
 impl VariantList {
     /// The list of these names, in the newest format.
-    pub(super) fn of(names: impl Iterator<Item = String>, producer: String) -> VariantList {
-        VariantList { format: FORMAT, producer, variants: names.map(|name| Listed { name }).collect() }
+    pub(super) fn of(
+        names: impl Iterator<Item = String>,
+        files: impl Iterator<Item = ConstantFile>,
+        producer: String,
+    ) -> VariantList {
+        let mut files: Vec<ConstantFile> = files.collect();
+        files.sort_by(|one, other| (&one.path, one.bytes).cmp(&(&other.path, other.bytes)));
+        files.dedup();
+        VariantList { format: FORMAT, producer, variants: names.map(|name| Listed { name }).collect(), files }
     }
 
     /// What is wrong with the list, if anything is.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.variants.is_empty() {
             return Err("it lists no variant".into());
+        }
+        if self.variants.len() > MOST_VARIANTS {
+            return Err(format!("it lists {} variants, and at most {MOST_VARIANTS} are taken", self.variants.len()));
         }
         let mut names = HashSet::new();
         for Listed { name } in &self.variants {
@@ -46,6 +60,9 @@ impl VariantList {
         Ok(())
     }
 }
+
+/// Most variants of a file.
+pub(super) const MOST_VARIANTS: usize = 64;
 
 /// The longest name of a variant.
 const LONGEST_NAME: usize = 64;

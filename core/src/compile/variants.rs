@@ -94,8 +94,6 @@ impl Variants<'_> {
             reports.push(VariantReport { name: name.clone(), nodes, ledger });
         }
         let allowed = self.list.iter().all(|variant| variant.request.allow_duplicates);
-        let graphs: Vec<_> = contents.iter().map(|(name, it)| (name.as_str(), &it.manifest)).collect();
-        merge::check_same_entries(&graphs)?;
         let (joined, warnings) = merge::join(contents, allowed)?;
         warnings.iter().for_each(|warning| observer.warning(warning));
         observer.go_on()?;

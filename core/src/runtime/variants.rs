@@ -57,7 +57,7 @@ pub fn load_best<T>(
     if file.variants().is_empty() && wanted.variant.is_none() {
         return Ok(Best { loaded: load(file.only()?, wanted.settings.to_vec())?, passed_over: Vec::new() });
     }
-    check_settings(file, wanted.settings)?;
+    check_settings(file, wanted.variant, wanted.settings)?;
     if let Some(name) = wanted.variant {
         let artifact = file.variant(name)?;
         let settings = settings_of(&artifact, wanted.settings);
@@ -93,6 +93,7 @@ pub fn is_about_the_machine(code: Code) -> bool {
     matches!(
         code,
         Code::MissingRequirement
+            | Code::ConstantSource
             | Code::UnknownBackend
             | Code::NotAPlugin
             | Code::AbiMismatch
@@ -119,22 +120,19 @@ pub fn settings_of(artifact: &Artifact, settings: &[(String, String)]) -> Settin
     settings.iter().filter(|(key, _)| backends.iter().any(|name| backend_of(key) == name)).cloned().collect()
 }
 
-/// Errors where a setting is about a backend of no variant.
-fn check_settings(file: &ArtifactFile, settings: &[(String, String)]) -> Result<()> {
+/// Errors where a setting is about a backend that the named variant, or any variant where none is named, does not have.
+pub fn check_settings(file: &ArtifactFile, variant: Option<&str>, settings: &[(String, String)]) -> Result<()> {
     if settings.is_empty() {
         return Ok(());
     }
-    let all = file.all()?;
-    let known = |key: &str| {
-        all.iter().any(|artifact| artifact.manifest().backends().iter().any(|name| backend_of(key) == name))
+    let all = variant.map_or_else(|| file.all(), |name| Ok(vec![file.variant(name)?]))?;
+    let backends: Vec<String> = all.iter().flat_map(|artifact| artifact.manifest().backends()).collect();
+    let Some((key, _)) = settings.iter().find(|(key, _)| !backends.iter().any(|name| backend_of(key) == name)) else {
+        return Ok(());
     };
-    match settings.iter().find(|(key, _)| !known(key)) {
-        Some((key, _)) => {
-            let message = format!("option '{key}' is of the backend '{}', which no variant has", backend_of(key));
-            Err(Diagnostic::new(Code::BadOption, message).hint("byoc inspect shows the backends of each variant"))
-        }
-        None => Ok(()),
-    }
+    let none = variant.map_or("no variant has".to_owned(), |name| format!("the variant '{name}' does not have"));
+    let message = format!("option '{key}' is of the backend '{}', which {none}", backend_of(key));
+    Err(Diagnostic::new(Code::BadOption, message).hint("byoc inspect shows the backends of each variant"))
 }
 
 /// The backend that a setting `backend.key` is about.

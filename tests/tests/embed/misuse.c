@@ -155,6 +155,8 @@ int main(int count, char **arguments) {
             wrong++;
         }
         WORKS(byoc_close(other));
+        earlier.struct_size = offsetof(byoc_options, variant) + 4;
+        FAILS("B901", byoc_open(arguments[3], &earlier, &other));
         earlier.struct_size = sizeof earlier + 8;
         FAILS("B901", byoc_open(arguments[3], &earlier, &other));
         options.variant = "second";

@@ -132,6 +132,15 @@ fn what_is_wrong_with_all_is_told_at_once() {
         3,
         "error: [B604] no variant of 'm.byoc' can be loaded here: npu: no region runs on sim:0; gpu: no region runs on sim:0; cpu: no region runs on sim:0\n  hint: byoc check has the remedies",
     );
+    fails(
+        &["--variant", "cpu", "--backend-opt", "blas.most=1"],
+        2,
+        "error: [B304] option 'blas.most' is of the backend 'blas', which the variant 'cpu' does not have\n  hint: byoc inspect shows the backends of each variant",
+    );
+    bench.folder.byoc(&["check", "m.byoc", "--backend-opt", "acme.x=1"]).fails(
+        2,
+        "error: [B304] option 'acme.x' is of the backend 'acme', which no variant has\n  hint: byoc inspect shows the backends of each variant",
+    );
     bench.folder.byoc(&["run", "model.onnx", "--fill", "ones", "--variant", "cpu"]).fails(
         2,
         "error: [B901] 'model.onnx' is a model, so it takes no --variant\n  hint: Leave the flag out, or name the artifact",
@@ -167,6 +176,20 @@ fn each_variant_is_checked_and_verified() {
         (&verify["matches"], &rows[0]["not_compared"], &rows[2]["matches"]),
         (&json!(true), &json!(NO_PANELS), &json!(true))
     );
+    // What fails while it runs is an error, and not a variant that cannot be loaded.
+    let reshaped = Model::default().input("x", Type::Float, &[6]).input("to", Type::Int64, &[2]).node(
+        "Reshape",
+        &["x", "to"],
+        &["y"],
+    );
+    bench.folder.write("reshape.onnx", reshaped.output("y", Type::Float, &[-1, -1]).finish());
+    bench
+        .folder
+        .byoc(&["compile", "reshape.onnx", "-o", "r.byoc", "--variant", "a=cpu", "--variant", "b=cpu"])
+        .success();
+    let failed = bench.folder.byoc(&["verify", "r.byoc", "--model", "reshape.onnx", "--fill", "ones"]);
+    assert_eq!(failed.code, Some(1), "{}", failed.stderr);
+    assert!(failed.stderr.contains("[B703]"), "{}", failed.stderr);
     // Another model: exit code 6, and every variant is told.
     let other = Model::default().input("x", Type::Float, &[2, SIDE]).node("Relu", &["x"], &["y"]).output(
         "y",

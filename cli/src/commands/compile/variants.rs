@@ -70,6 +70,7 @@ pub(super) fn check_scopes(args: &Args) -> Result<()> {
         let error = Diagnostic::new(Code::Usage, format!("there are two variants '{}'", twice.1.name));
         return Err(error.hint("Give each a name of its own"));
     }
+    check_limits(args)?;
     let options =
         args.backends.backend_opt.iter().filter_map(|(key, _)| Some(("--backend-opt", name_value::variant_of(key)?.0)));
     let require = args.policy.require.iter().filter_map(|it| Some(("--require", it.variant.as_deref()?)));
@@ -82,6 +83,19 @@ pub(super) fn check_scopes(args: &Args) -> Result<()> {
     };
     let message = format!("{flag} is for the variant '{name}', which no --variant names");
     Err(Diagnostic::new(Code::Usage, message).hint("Correct the name, or leave it out for all variants"))
+}
+
+/// Errors where two limits are for one variant.
+fn check_limits(args: &Args) -> Result<()> {
+    let limits = &args.policy.max_host_nodes;
+    let twice = limits
+        .iter()
+        .enumerate()
+        .find(|(index, limit)| limits[..*index].iter().any(|other| other.variant == limit.variant));
+    let Some((_, limit)) = twice else { return Ok(()) };
+    let of = limit.variant.as_ref().map(|name| format!(" for the variant '{name}'")).unwrap_or_default();
+    let error = Diagnostic::new(Code::Usage, format!("--max-host-nodes is given twice{of}"));
+    Err(error.hint("Leave one of them out"))
 }
 
 /// The options of backends, of a variant or of the only compile.

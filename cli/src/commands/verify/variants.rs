@@ -8,9 +8,9 @@ use byoc_core::runtime::is_about_the_machine;
 use byoc_tools::compare::{Comparison, Tolerances};
 use serde_json::json;
 
-use super::{Args, Compared, compare};
+use super::{Args, Compared, compare, load};
 use crate::args::Execution;
-use crate::artifact::is_model;
+use crate::artifact::{Digests, is_model};
 use crate::{execution, report};
 
 /// The names of the variants of what is to be run; none where it is something else, or cannot be read.
@@ -22,10 +22,13 @@ pub(super) fn of(execution: &Execution) -> Vec<String> {
 /// Compares each of them. What cannot be loaded here is told, and no mismatch; it is an error where none can be.
 pub(super) fn run(args: &Args, variants: &[String], tolerances: &Tolerances) -> Result<ExitCode> {
     let (mut text, mut rows, mut matches, mut reasons) = (String::new(), Vec::new(), true, Vec::new());
-    for name in variants {
+    for (index, name) in variants.iter().enumerate() {
         let execution = Execution { variant: Some(name.clone()), ..args.execution.clone() };
-        match compare(args, &execution, tolerances) {
-            Ok(Compared { comparisons, made_up, hint, .. }) => {
+        // The file is read as a whole once.
+        let digests = if index == 0 { Digests::Always } else { Digests::AsAsked };
+        match load(args, &execution, digests) {
+            Ok(ready) => {
+                let Compared { comparisons, made_up, hint, .. } = compare(args, &execution, ready, tolerances)?;
                 let holds = comparisons.iter().all(Comparison::holds);
                 matches &= holds;
                 let hint_text = hint.as_ref().map(|hint| format!("{hint}\n")).unwrap_or_default();

@@ -59,13 +59,14 @@ impl byoc_options {
         }
         // SAFETY: the caller says so; the first field is there in every version.
         let size = unsafe { (*options).struct_size };
-        if !(FIRST_SIZE..=size_of::<byoc_options>()).contains(&size) {
+        if ![FIRST_SIZE, size_of::<byoc_options>()].contains(&size) {
             let message = format!("struct_size of the options is {size}, not {}", size_of::<byoc_options>());
             return Err(Diagnostic::new(Code::Usage, message).hint("Set it to sizeof(byoc_options)"));
         }
         // What a program does not know, since it was built with an earlier version, is 0.
         let mut known = MaybeUninit::<byoc_options>::zeroed();
-        // SAFETY: the caller says that so many bytes are there, and the options are at least as large. All fields are numbers and pointers,
+        // SAFETY: the caller says that so many bytes are there, and the options are at least as large: it is the size of one of their
+        // versions. All fields are numbers and pointers,
         // which may be 0.
         let options = unsafe {
             std::ptr::copy_nonoverlapping(options.cast::<u8>(), known.as_mut_ptr().cast::<u8>(), size);

@@ -121,6 +121,10 @@ class Compiling(Case):
         self.assertEqual(str(self.fails("B702", byoc.Session, path, variant="gpu")), f"[B702] '{path}' has no variant 'gpu'. Did you mean 'cpu'?")
         self.fails("B901", self.compiled, variants={"cpu": ["cpu"]}, backends=["cpu"])
         self.fails("B901", self.compiled, variants={"a b": ["cpu"]})
+        self.fails("B901", self.compiled, share=True)
+        self.fails("B901", byoc.Session, self.folder / "model.onnx", variant="cpu")
+        with self.assertRaisesRegex(ValueError, "variants names no variant"):
+            self.compiled(variants={})
         with self.assertRaisesRegex(TypeError, "variant 'cpu' is a list"):
             self.compiled(variants={"cpu": "cpu"})
 

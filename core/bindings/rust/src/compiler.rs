@@ -222,6 +222,10 @@ impl Compiler {
         overwrite::check(&[output], &self.inputs())?;
         place::check(Written::Artifact, output)?;
         let mut observer = Collecting { observer, warnings: Vec::new() };
+        if self.share && self.variants.is_empty() {
+            let error = Diagnostic::new(Code::Usage, "share is for variants, and there are none");
+            return Err(error.hint("Leave it out"));
+        }
         let mut report = Report {
             nodes: Vec::new(),
             ledger: Ledger::default(),
@@ -248,6 +252,11 @@ impl Compiler {
             let what =
                 if options.constants_from.is_some() { "constants_from is" } else { "plugins of OpenOptions are" };
             let error = Diagnostic::new(Code::Usage, format!("{what} for artifacts, and a model is given"));
+            return Err(error.hint("Leave it out"));
+        }
+        if let Some(name) = &options.variant {
+            let error =
+                Diagnostic::new(Code::Usage, format!("variant '{name}' is one of an artifact, and a model is given"));
             return Err(error.hint("Leave it out"));
         }
         let (request, registry) = self.request()?;

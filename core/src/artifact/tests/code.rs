@@ -66,6 +66,6 @@ fn code_is_shared_by_regions_of_one_backend_only() {
     );
     assert_eq!(
         refused(|contents| contents.manifest.regions[1].code = "const/0".into()),
-        Some("section 'const/0': two things refer to it".into())
+        Some("region 'byoc_main_acme_1': its code is in section 'const/0', which does not start with 'code/'".into())
     );
 }

@@ -163,7 +163,9 @@ fn raw(list: &VariantList, graphs: &[(&str, &Manifest)], sections: &[Section]) -
 fn what_does_not_fit_is_named() {
     let contents = sample(64);
     let graph = &contents.manifest;
-    let list = |names: &[&str]| VariantList::of(names.iter().map(|name| (*name).to_owned()), PRODUCER.to_owned());
+    let list = |names: &[&str]| {
+        VariantList::of(names.iter().map(|name| (*name).to_owned()), [].into_iter(), PRODUCER.to_owned())
+    };
     let said = |file: Vec<u8>| opened(file).and_then(|file| file.all()).expect_err("it is refused").message;
     let cases = [
         (raw(&list(&[]), &[], &[]), "section 'graph': it lists no variant"),
@@ -201,7 +203,7 @@ fn what_does_not_fit_is_named() {
 #[test]
 fn other_variants_are_not_looked_at() {
     let contents = sample(64);
-    let list = VariantList::of(["a", "b"].map(str::to_owned).into_iter(), PRODUCER.to_owned());
+    let list = VariantList::of(["a", "b"].map(str::to_owned).into_iter(), [].into_iter(), PRODUCER.to_owned());
     let damaged = Manifest { regions: Vec::new(), ..contents.manifest.clone() };
     let file = opened(raw(&list, &[("graph/a", &contents.manifest), ("graph/b", &damaged)], &contents.sections))
         .expect("opens");

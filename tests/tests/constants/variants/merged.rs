@@ -165,6 +165,58 @@ fn other_models_are_refused() {
     );
 }
 
+/// Each file is compared with all before it: one that has no such constant does not hide the difference of two others.
+#[test]
+fn every_file_is_compared_with_all_before_it() {
+    let bench = Bench::new();
+    let compiled = |name: &str, output: &str, model: Model| {
+        bench.folder.write("part.onnx", model.finish());
+        let variant = format!("{name}=cpu");
+        bench.folder.byoc(&["compile", "part.onnx", "-o", output, "--variant", &variant]).success();
+    };
+    let weights = |w: &[f32]| {
+        Model::default().input("x", Type::Float, &[4]).weight("k", &[4], &[1.0, 2.0, 3.0, 4.0]).weight("w", &[4], w)
+    };
+    let scaled = |w: &[f32]| {
+        let model = weights(w).node("Mul", &["x", "k"], &["a"]).node("Add", &["a", "w"], &["y"]);
+        model.output("y", Type::Float, &[4])
+    };
+    let without = Model::default().input("x", Type::Float, &[4]).weight("k", &[4], &[1.0, 2.0, 3.0, 4.0]);
+    compiled("z", "z.byoc", without.node("Mul", &["x", "k"], &["y"]).output("y", Type::Float, &[4]));
+    compiled("a", "a.byoc", scaled(&[0.5, 1.5, 2.5, 3.5]));
+    compiled("b", "b.byoc", scaled(&[0.5, 1.5, 2.5, 9.5]));
+    merge(&bench.folder, &["z.byoc".into(), "a.byoc".into(), "b.byoc".into()], "out.byoc").fails(
+        2,
+        "error: [B701] constant `w` has other elements in variant 'b' than in 'a'\n  hint: Compile both from one model, or swap the weights of one",
+    );
+}
+
+/// A zero of one type beside a zero of another are two constants with the same bytes.
+#[test]
+fn equal_bytes_of_two_types_are_two_constants() {
+    let folder = Folder::empty();
+    // Little-endian, a zero and the k-th smallest number are the integer k << 32.
+    let floats: Vec<f32> = (1..=32).flat_map(|k| [0.0, f32::from_bits(k)]).collect();
+    let integers: Vec<i64> = (1..=32).map(|k| k << 32).collect();
+    let model = Model::default()
+        .input("x", Type::Float, &[2, 64])
+        .input("i", Type::Int64, &[2, 32])
+        .weight("f", &[64], &floats)
+        .ints("n", &[32], &integers)
+        .node("Add", &["x", "f"], &["y"])
+        .node("Add", &["i", "n"], &["j"])
+        .output("y", Type::Float, &[2, 64])
+        .output("j", Type::Int64, &[2, 32]);
+    folder.write("twin.onnx", model.finish());
+    folder.byoc(&["compile", "twin.onnx", "-o", "once.byoc", "--variant", "a=cpu", "--variant", "b=cpu"]).success();
+    for name in ["a", "b"] {
+        folder.byoc(&["extract", "once.byoc", "--variant", name, "-o", &format!("{name}.byoc")]).success();
+    }
+    merge(&folder, &["a.byoc".into(), "b.byoc".into()], "merged.byoc").success();
+    assert!(places::read(&folder.path().join("merged.byoc")) == places::read(&folder.path().join("once.byoc")));
+    folder.byoc(&["verify", "merged.byoc", "--model", "twin.onnx"]).success();
+}
+
 /// A damaged section is found before it takes the place of a whole one, and nothing is written.
 #[test]
 fn damage_is_found() {
@@ -220,6 +272,32 @@ fn constants_in_other_files_stay_there() {
     bench.compile("once.byoc", &["gpu=blas,cpu", "npu=csource,cpu"], &["--external-constants"]);
     assert!(bench.read("m.byoc") == bench.read("once.byoc"));
     bench.byoc(&["verify", "m.byoc", "--model", "model.onnx"]).success();
+    // A variant that has its constants in the file does not make those of another one free to be written over.
+    bench.compile("cpu.byoc", &["cpu=cpu"], &["--backend-opt", "cpu.pack=false"]);
+    merge(&bench.folder, &["gpu.byoc".into(), "cpu.byoc".into()], "mixed.byoc").success();
+    let refused = |arguments: &[&str]| {
+        let outcome = bench.folder.byoc(arguments);
+        assert_eq!(outcome.code, Some(2), "{arguments:?}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains("constants of the artifact"), "{}", outcome.stderr);
+    };
+    let model = bench.read("model.onnx");
+    refused(&["extract", "mixed.byoc", "--variant", "cpu", "-o", "model.onnx"]);
+    refused(&["run", "mixed.byoc", "--variant", "cpu", "--fill", "ones", "-o", "model.onnx"]);
+    refused(&["report", "mixed.byoc", "--variant", "cpu", "-o", "model.onnx"]);
+    assert!(bench.read("model.onnx") == model);
+    // Where they are gone, the variant that does not need them is taken.
+    std::fs::rename(bench.folder.path().join("model.onnx"), bench.folder.path().join("gone.onnx")).expect("ours");
+    let next = bench.byoc(&["run", "mixed.byoc", "--fill", "ones"]);
+    assert!(next.success().contains("output"), "{}", next.stderr);
+    assert!(
+        next.stderr.starts_with("variant cpu; not gpu: 'mixed.byoc' takes constants from 'model.onnx'"),
+        "{}",
+        next.stderr
+    );
+    assert!(
+        bench.byoc(&["check", "mixed.byoc"]).success().ends_with("this machine can run it, and takes variant cpu\n")
+    );
+    std::fs::rename(bench.folder.path().join("gone.onnx"), bench.folder.path().join("model.onnx")).expect("ours");
     std::fs::create_dir(bench.folder.path().join("away")).expect("the folder is ours");
     merge(&bench.folder, &["gpu.byoc".into(), "npu.byoc".into()], "away/m.byoc").fails(
         2,

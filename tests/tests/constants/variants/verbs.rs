@@ -31,6 +31,25 @@ fn flags_are_for_a_variant_or_for_all() {
         "error: [B901] --max-host-nodes is for the variant 'gpu', which no --variant names\n  hint: Correct the name, or leave it out for all variants",
     );
     fails(
+        &with(&["--max-host-nodes", "5", "--max-host-nodes", "0"]),
+        2,
+        "error: [B901] --max-host-nodes is given twice\n  hint: Leave one of them out",
+    );
+    fails(
+        &with(&["--max-host-nodes", "npu:5", "--max-host-nodes", "3", "--max-host-nodes", "npu:0"]),
+        2,
+        "error: [B901] --max-host-nodes is given twice for the variant 'npu'\n  hint: Leave one of them out",
+    );
+    fails(
+        &with(&["--max-host-nodes", "5", "--max-host-nodes", "npu:0"]),
+        4,
+        "error: [B402] variant 'npu': --max-host-nodes 0: 1 nodes go to a host backend\n  hint: byoc explain has the reasons, node by node",
+    );
+    bench.byoc(&["explain", "model.onnx", "--backend-opt", "npu:cpu.pack=false"]).fails(
+        2,
+        "error: [B901] --backend-opt <NAME.KEY=VALUE> does not take 'npu:cpu.pack=false': an option for one variant is one of byoc compile --variant\n  hint: `byoc explain --help` shows what there is",
+    );
+    fails(
         &with(&["--no-fallback=npu"]),
         4,
         "error: [B402] variant 'npu': --no-fallback: 1 nodes go to a host backend, first 'make_b' (Relu)\n  hint: byoc explain has the reasons, node by node",

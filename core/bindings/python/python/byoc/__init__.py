@@ -161,6 +161,8 @@ def compile(
     Raises:
         Error: Where the model, the backends or the policy do not allow it.
     """
+    if variants is not None and not variants:
+        raise ValueError("variants names no variant: leave it out, or name some")
     if external_constants and any(isinstance(one, _BYTES) for one in (model.values() if isinstance(model, Mapping) else [model])):
         raise ValueError("external_constants refers to the model's file, and the model is given as bytes: write it into a file first")
     wishes = {
@@ -276,7 +278,8 @@ def verify(
         snr: The signal-to-noise ratio in dB that each output of floats must have, in place of the tolerances.
         min_cosine: The cosine that each output of floats must have with what is expected, in place of the tolerances.
 
-    The others are those of `Session`; `shapes` and `dims` give sizes that the artifact leaves open.
+    The others are those of `Session`; `shapes` and `dims` give sizes that the artifact leaves open. Of a file with variants it is the one that a
+    session would load, or the one that is named.
     """
     import json
 
