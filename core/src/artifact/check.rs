@@ -5,6 +5,7 @@ mod control;
 mod list;
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
 use std::path::Path;
 
 use byoc_plugin_api::{DType, Dim};
@@ -19,8 +20,11 @@ type Checked<T = ()> = Result<T, String>;
 
 /// Checks that each section has a digest, each digest a section, and padding neither name nor type of its own.
 pub(super) fn digests(header: &Header) -> Checked {
+    let mut expected = String::new();
     for (index, pad) in header.tensors.iter().filter(|tensor| tensor.is_pad()).enumerate() {
-        if *pad.name != format!("{PAD}{index}") || pad.dtype != DType::U8 || pad.shape.len() != 1 {
+        expected.clear();
+        let _ = write!(expected, "{PAD}{index}");
+        if *pad.name != *expected || pad.dtype != DType::U8 || pad.shape.len() != 1 {
             return Err(format!("section '{}': it is not valid padding", pad.name));
         }
     }

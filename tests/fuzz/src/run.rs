@@ -87,7 +87,8 @@ pub(crate) fn check(file: &[u8]) -> Result<Vec<Artifact>> {
     let file = ArtifactFile::from_bytes(Path::new("fuzzed.byoc"), file.to_vec().into())?;
     let all = file.all()?;
     let ledger = LedgerOfVariants::of(&file, &all);
-    assert!(ledger.frame <= file.size(), "{ledger:?}");
+    let own: u64 = ledger.variants.iter().map(|it| it.constants + it.code + it.graph).sum();
+    assert_eq!(own + ledger.shared_constants + ledger.shared_code + ledger.frame, file.size(), "{ledger:?}");
     file.verify_digests().map(|()| all)
 }
 

@@ -49,6 +49,8 @@ BATCH, BLOCK = 32, 484
 """A block ends with a batch of 4 rows, for which byoc has another kernel than for 32: their sums differ in the last bits."""
 FILES = 3
 REPLICAS = 2
+ATTEMPTS = 4
+"""How many jobs may be through before what is tested of them."""
 SHARED = 1.05
 """The most memory that the replicas may have of the artifact together, in sizes of the file."""
 DEADLINE = 240
@@ -119,6 +121,10 @@ def stopped(pids: set[int]) -> Iterator[None]:
                 os.kill(pid, signal.SIGCONT)
 
 
+class Ended(AssertionError):
+    """The job was through before what was waited for: a machine with little to spare starts replicas one after another."""
+
+
 class Job:
     """The program, as a process that runs on the test's Ray."""
 
@@ -137,8 +143,8 @@ class Job:
         self.process.kill()
         self.process.wait()
 
-    def fail(self, what: str) -> None:
-        raise AssertionError(f"{what}; the job says:\n{self.log.read_text(errors='replace')[-6000:]}")
+    def fail(self, what: str, kind: type[AssertionError] = AssertionError) -> None:
+        raise kind(f"{what}; the job says:\n{self.log.read_text(errors='replace')[-6000:]}")
 
     def replicas(self) -> set[int]:
         return processes(self.model) - {self.process.pid}
@@ -148,7 +154,7 @@ class Job:
         end = time.monotonic() + DEADLINE
         while not (found := look()):
             if self.process.poll() is not None:
-                self.fail(f"the job ended with {self.process.returncode} before {what}")
+                self.fail(f"the job ended with {self.process.returncode} before {what}", AssertionError if self.process.returncode else Ended)
             if time.monotonic() > end:
                 self.fail(f"not in {DEADLINE} seconds: {what}")
             time.sleep(0.02)
@@ -270,29 +276,45 @@ class Batch(unittest.TestCase):
         different = np.flatnonzero((found.view(np.uint32) != self.expected[places].view(np.uint32)).any(axis=1))
         self.assertEqual(different.tolist(), [], "rows that differ")
 
+    def several_times(self, test: Callable[[Job], None]) -> None:
+        """The test of a job; of another one where the first was through too early for it."""
+        for attempt in range(ATTEMPTS):
+            try:
+                with self.job() as job:
+                    test(job)
+                return
+            except Ended:
+                if attempt + 1 == ATTEMPTS:
+                    raise
+
     def test_replicas_share_the_file_and_compute_what_one_process_does(self) -> None:
+        self.several_times(self.replicas_share_the_file)
+
+    def replicas_share_the_file(self, job: Job) -> None:
         size = self.model.stat().st_size
-        with self.job() as job:
-            pids = job.wait_for(f"{REPLICAS} replicas had loaded the model", job.all_loaded)
-            with stopped(pids):
-                mappings = [mapping(pid, self.model) for pid in pids]
-            job.finish()
+        pids = job.wait_for(f"{REPLICAS} replicas had loaded the model", job.all_loaded)
+        with stopped(pids):
+            mappings = [mapping(pid, self.model) for pid in pids]
+        job.finish()
         ratio = sum(mapping.proportional for mapping in mappings) / size
         print(f"{REPLICAS} replicas have {ratio:.3f} of the file in memory: {mappings}, of {size} bytes")
         self.assertLessEqual(ratio, SHARED, mappings)
         self.check(job)
 
     def test_a_killed_replica_loses_no_rows(self) -> None:
-        with self.job() as job:
-            job.wait_for("a third of the rows were written", lambda: job.rows_written() >= ROWS // 3)
-            pids = job.wait_for(f"{REPLICAS} replicas had loaded the model", job.all_loaded)
-            with stopped(pids):
-                written = job.rows_written()
-                killed = min(pids)
-                os.kill(killed, signal.SIGKILL)
-            self.assertLess(written, ROWS, "the job was not half-way")
-            again = job.wait_for("another process took the place of the killed one", lambda: job.replicas() - pids)
-            job.finish()
+        self.several_times(self.no_row_is_lost)
+
+    def no_row_is_lost(self, job: Job) -> None:
+        job.wait_for("a third of the rows were written", lambda: job.rows_written() >= ROWS // 3)
+        pids = job.wait_for(f"{REPLICAS} replicas had loaded the model", job.all_loaded)
+        with stopped(pids):
+            written = job.rows_written()
+            killed = min(pids)
+            os.kill(killed, signal.SIGKILL)
+        if written == ROWS:
+            raise Ended("the job was not half-way")
+        again = job.wait_for("another process took the place of the killed one", lambda: job.replicas() - pids)
+        job.finish()
         print(f"killed {killed} after {written} of {ROWS} rows; {again} took its place")
         self.check(job)
 

@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use byoc_tests::folder::Folder;
-use byoc_tests::onnx::{Model, Type};
+use byoc_tests::onnx::{Model, Type, external};
 use byoc_tests::places;
 use byoc_tests::program::{Outcome, byoc};
 
@@ -272,37 +272,53 @@ fn constants_in_other_files_stay_there() {
     bench.compile("once.byoc", &["gpu=blas,cpu", "npu=csource,cpu"], &["--external-constants"]);
     assert!(bench.read("m.byoc") == bench.read("once.byoc"));
     bench.byoc(&["verify", "m.byoc", "--model", "model.onnx"]).success();
-    // A variant that has its constants in the file does not make those of another one free to be written over.
-    bench.compile("cpu.byoc", &["cpu=cpu"], &["--backend-opt", "cpu.pack=false"]);
-    merge(&bench.folder, &["gpu.byoc".into(), "cpu.byoc".into()], "mixed.byoc").success();
-    let refused = |arguments: &[&str]| {
-        let outcome = bench.folder.byoc(arguments);
-        assert_eq!(outcome.code, Some(2), "{arguments:?}: {}", outcome.stderr);
-        assert!(outcome.stderr.contains("constants of the artifact"), "{}", outcome.stderr);
-    };
-    let model = bench.read("model.onnx");
-    refused(&["extract", "mixed.byoc", "--variant", "cpu", "-o", "model.onnx"]);
-    refused(&["run", "mixed.byoc", "--variant", "cpu", "--fill", "ones", "-o", "model.onnx"]);
-    refused(&["report", "mixed.byoc", "--variant", "cpu", "-o", "model.onnx"]);
-    assert!(bench.read("model.onnx") == model);
-    // Where they are gone, the variant that does not need them is taken.
-    std::fs::rename(bench.folder.path().join("model.onnx"), bench.folder.path().join("gone.onnx")).expect("ours");
-    let next = bench.byoc(&["run", "mixed.byoc", "--fill", "ones"]);
-    assert!(next.success().contains("output"), "{}", next.stderr);
-    assert!(
-        next.stderr.starts_with("variant cpu; not gpu: 'mixed.byoc' takes constants from 'model.onnx'"),
-        "{}",
-        next.stderr
-    );
-    assert!(
-        bench.byoc(&["check", "mixed.byoc"]).success().ends_with("this machine can run it, and takes variant cpu\n")
-    );
-    std::fs::rename(bench.folder.path().join("gone.onnx"), bench.folder.path().join("model.onnx")).expect("ours");
     std::fs::create_dir(bench.folder.path().join("away")).expect("the folder is ours");
     merge(&bench.folder, &["gpu.byoc".into(), "npu.byoc".into()], "away/m.byoc").fails(
         2,
         "error: [B901] 'gpu.byoc' refers to 'model.onnx' from its folder\n  hint: Write the output into the same folder",
     );
+}
+
+/// A variant that has its constants in the file does not make files of another one free to be written over; and where those are gone,
+/// it is taken.
+#[test]
+fn files_of_other_variants_are_not_written_over() {
+    const SIDE: i64 = 64;
+    let folder = Folder::empty();
+    let data: Vec<u8> = (0..SIDE * SIDE).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    folder.write("weights.bin", &data);
+    let model = Model::default()
+        .input("x", Type::Float, &[2, SIDE])
+        .tensor(external("w", &[SIDE, SIDE], "weights.bin"))
+        .node("MatMul", &["x", "w"], &["y"])
+        .output("y", Type::Float, &[2, SIDE]);
+    folder.write("model.onnx", model.finish());
+    let compile = |output: &str, flags: &[&str]| {
+        let unpacked = ["--backend-opt", "cpu.pack=false"];
+        folder.byoc(&[&["compile", "model.onnx", "-o", output], &unpacked[..], flags].concat()).success();
+    };
+    compile("beside.byoc", &["--external-constants", "--variant", "beside=cpu"]);
+    compile("within.byoc", &["--variant", "within=cpu"]);
+    merge(&folder, &["beside.byoc".into(), "within.byoc".into()], "both.byoc").success();
+    let refused = |arguments: &[&str]| {
+        let outcome = folder.byoc(arguments);
+        let error = "error: [B901] the output 'weights.bin' is the file 'weights.bin', which is read as constants of the artifact";
+        assert_eq!((outcome.code, outcome.stderr.lines().next()), (Some(2), Some(error)), "{arguments:?}");
+        assert!(places::read(&folder.path().join("weights.bin")) == data);
+    };
+    let within = ["--variant", "within", "-o", "weights.bin"];
+    refused(&[&["extract", "both.byoc"], &within[..]].concat());
+    refused(&[&["run", "both.byoc", "--fill", "ones"], &within[..]].concat());
+    refused(&[&["report", "both.byoc"], &within[..]].concat());
+    folder.byoc(&["extract", "both.byoc", "--variant", "within", "-o", "alone.byoc"]).success();
+    std::fs::remove_file(folder.path().join("weights.bin")).expect("ours");
+    let next = folder.byoc(&["run", "both.byoc", "--fill", "ones"]);
+    next.success();
+    let reason = "variant within; not beside: 'both.byoc' takes constants from 'weights.bin': cannot open";
+    assert!(next.stderr.starts_with(reason), "{}", next.stderr);
+    let check = folder.byoc(&["check", "both.byoc"]);
+    assert!(check.success().ends_with("this machine can run it, and takes variant within\n"), "{}", check.stdout);
+    folder.byoc(&["run", "alone.byoc", "--fill", "ones"]).success();
 }
 
 /// Killed at any point, `merge` and `extract` leave the old file or the new one, and mostly nothing beside it.

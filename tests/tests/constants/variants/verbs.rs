@@ -47,7 +47,7 @@ fn flags_are_for_a_variant_or_for_all() {
     );
     bench.byoc(&["explain", "model.onnx", "--backend-opt", "npu:cpu.pack=false"]).fails(
         2,
-        "error: [B901] --backend-opt <NAME.KEY=VALUE> does not take 'npu:cpu.pack=false': an option for one variant is one of byoc compile --variant\n  hint: `byoc explain --help` shows what there is",
+        "error: [B901] 'npu:cpu.pack=false' is not a value of --backend-opt <NAME.KEY=VALUE>: an option for one variant is one of byoc compile --variant\n  hint: `byoc explain --help` shows what there is",
     );
     fails(
         &with(&["--no-fallback=npu"]),
