@@ -4,44 +4,33 @@ use serde_json::Value;
 
 use super::{Bench, copies, model, original};
 
-/// Flags for one variant, and what is wrong with them.
+const TWO: [&str; 4] = ["--variant", "npu=panels,cpu", "--variant", "cpu=cpu"];
+
+/// What is said of a compile of two variants with further flags, which writes nothing.
+fn fails(bench: &Bench, flags: &[&str], code: i32, error: &str) {
+    bench.byoc(&[&["compile", "model.onnx", "-o", "m.byoc"], &TWO[..], flags].concat()).fails(code, error);
+    assert!(!bench.folder.path().join("m.byoc").exists());
+}
+
+/// Limits are for one variant or for all.
 #[test]
-fn flags_are_for_a_variant_or_for_all() {
+fn limits_are_for_a_variant_or_for_all() {
     let bench = Bench::new();
-    let fails = |arguments: &[&str], code: i32, error: &str| {
-        let arguments = [&["compile", "model.onnx", "-o", "m.byoc"], arguments].concat();
-        bench.byoc(&arguments).fails(code, error);
-        assert!(!bench.folder.path().join("m.byoc").exists());
-    };
-    let two = ["--variant", "npu=panels,cpu", "--variant", "cpu=cpu"];
-    let with = |flags: &[&'static str]| [&two[..], flags].concat();
     fails(
-        &with(&["--variant", "cpu=cpu"]),
-        2,
-        "error: [B901] there are two variants 'cpu'\n  hint: Give each a name of its own",
-    );
-    fails(
-        &with(&["--backend-opt", "gpu:panels.layout=panels-16/1"]),
-        2,
-        "error: [B901] --backend-opt is for the variant 'gpu', which no --variant names\n  hint: Correct the name, or leave it out for all variants",
-    );
-    fails(
-        &with(&["--max-host-nodes", "gpu:1"]),
-        2,
-        "error: [B901] --max-host-nodes is for the variant 'gpu', which no --variant names\n  hint: Correct the name, or leave it out for all variants",
-    );
-    fails(
-        &with(&["--max-host-nodes", "5", "--max-host-nodes", "0"]),
+        &bench,
+        &["--max-host-nodes", "5", "--max-host-nodes", "0"],
         2,
         "error: [B901] --max-host-nodes is given twice\n  hint: Leave one of them out",
     );
     fails(
-        &with(&["--max-host-nodes", "npu:5", "--max-host-nodes", "3", "--max-host-nodes", "npu:0"]),
+        &bench,
+        &["--max-host-nodes", "npu:5", "--max-host-nodes", "3", "--max-host-nodes", "npu:0"],
         2,
         "error: [B901] --max-host-nodes is given twice for the variant 'npu'\n  hint: Leave one of them out",
     );
     fails(
-        &with(&["--max-host-nodes", "5", "--max-host-nodes", "npu:0"]),
+        &bench,
+        &["--max-host-nodes", "5", "--max-host-nodes", "npu:0"],
         4,
         "error: [B402] variant 'npu': --max-host-nodes 0: 1 nodes go to a host backend\n  hint: byoc explain has the reasons, node by node",
     );
@@ -49,18 +38,45 @@ fn flags_are_for_a_variant_or_for_all() {
         2,
         "error: [B901] 'npu:cpu.pack=false' is not a value of --backend-opt <NAME.KEY=VALUE>: an option for one variant is one of byoc compile --variant\n  hint: `byoc explain --help` shows what there is",
     );
+}
+
+/// Flags for one variant, and what is wrong with them.
+#[test]
+fn flags_are_for_a_variant_or_for_all() {
+    let bench = Bench::new();
     fails(
-        &with(&["--no-fallback=npu"]),
+        &bench,
+        &["--variant", "cpu=cpu"],
+        2,
+        "error: [B901] there are two variants 'cpu'\n  hint: Give each a name of its own",
+    );
+    fails(
+        &bench,
+        &["--backend-opt", "gpu:panels.layout=panels-16/1"],
+        2,
+        "error: [B901] --backend-opt is for the variant 'gpu', which no --variant names\n  hint: Correct the name, or leave it out for all variants",
+    );
+    fails(
+        &bench,
+        &["--max-host-nodes", "gpu:1"],
+        2,
+        "error: [B901] --max-host-nodes is for the variant 'gpu', which no --variant names\n  hint: Correct the name, or leave it out for all variants",
+    );
+    fails(
+        &bench,
+        &["--no-fallback=npu"],
         4,
         "error: [B402] variant 'npu': --no-fallback: 1 nodes go to a host backend, first 'make_b' (Relu)\n  hint: byoc explain has the reasons, node by node",
     );
     fails(
-        &with(&["--require", "npu:cpu=MatMul"]),
+        &bench,
+        &["--require", "npu:cpu=MatMul"],
         4,
         "error: [B402] variant 'npu': --require json=MatMul: node 'make_a' (MatMul) goes to panels\n  hint: byoc explain has the reasons, node by node",
     );
     fails(
-        &with(&["--backend", "cpu"]),
+        &bench,
+        &["--backend", "cpu"],
         2,
         "error: [B901] --variant <NAME=BACKEND,...> and --backend <NAME,...> exclude each other\n  hint: Leave one of them out",
     );
@@ -70,7 +86,8 @@ fn flags_are_for_a_variant_or_for_all() {
     bench.compile("same.byoc", &["npu=panels,cpu", "cpu=cpu"], &flags);
     assert!(bench.read("narrow.byoc") == bench.read("same.byoc"));
     fails(
-        &with(&["--backend-opt", "acme.x=1"]),
+        &bench,
+        &["--backend-opt", "acme.x=1"],
         2,
         "error: [B304] option 'acme.x' belongs to no backend of the list panels,json\n  hint: Write --backend-opt BACKEND.KEY=VALUE",
     );
