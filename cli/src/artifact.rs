@@ -9,7 +9,9 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::file_kind::FileKind;
 use byoc_core::overwrite::Input;
 use byoc_core::plugin::{Registry, Settings};
-use byoc_core::runtime::{self, Best, LoadOptions, PassedOver, Session, Wanted, load_best, open_by_content, open_file};
+use byoc_core::runtime::{
+    self, Best, LoadOptions, PassedOver, Session, Wanted, load_best, open_by_content, open_file, settings_for,
+};
 use byoc_tools::process_memory::reset_peak;
 
 use serde::Serialize;
@@ -260,8 +262,9 @@ fn best(execution: &Execution, file: &ArtifactFile, options: &dyn Fn(Settings) -
     let settings = &execution.backends.backend_opt;
     let wanted = Wanted { variant: execution.variant.as_deref(), devices: &execution.devices.device, settings };
     let choice = !file.variants().is_empty() && wanted.variant.is_none();
-    let Best { loaded, passed_over } = load_best(file, wanted, &mut |artifact, settings| {
+    let Best { loaded, passed_over } = load_best(file, wanted, &mut |artifact, elsewhere| {
         let registry = compile_request::registry_for(&execution.plugins, &artifact)?;
+        let settings = settings_for(&registry, settings, elsewhere);
         let options = options(run_options(&registry, &settings)?);
         let found = artifact.constant_files(execution.constants_from.as_deref());
         let mut opened = Opened::new(Part::Artifact(Box::new(artifact)), registry, options);

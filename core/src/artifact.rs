@@ -20,6 +20,8 @@ mod variants;
 mod write;
 
 #[cfg(feature = "compiler")]
+pub(crate) use check::sizes_agree;
+#[cfg(feature = "compiler")]
 pub(crate) use code::code_sections;
 #[cfg(feature = "compiler")]
 pub(crate) use external::digests;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use byoc_plugin_api::{DType, Dim};
 
 use crate::artifact::manifest::{Entry, Manifest, Port, ValueType};
-use crate::artifact::{Artifact, ArtifactFile, Contents, Joined, Progress};
+use crate::artifact::{Artifact, ArtifactFile, Contents, Joined, Progress, sizes_agree};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::overwrite::{self, Input};
 use crate::ownership;
@@ -160,11 +160,7 @@ fn difference(one: &Entry, other: &Entry) -> Option<String> {
 
 /// Whether types are equal, as far as both know their sizes: what is only known at run time has no name of its own.
 fn agree(one: &ValueType, other: &ValueType) -> bool {
-    let sizes = |pair: (&Dim, &Dim)| !matches!(pair, (Dim::Fixed(one), Dim::Fixed(other)) if one != other);
-    one.dtype == other.dtype
-        && one.list == other.list
-        && one.shape.len() == other.shape.len()
-        && one.shape.iter().zip(&other.shape).all(sizes)
+    one.dtype == other.dtype && one.list == other.list && sizes_agree(&one.shape, &other.shape)
 }
 
 fn text(ty: &ValueType) -> String {

@@ -14,7 +14,7 @@ pub use custom::custom_operators;
 #[cfg(feature = "compiler")]
 pub(crate) use custom::custom_operators_among;
 pub use identity::BackendIdentity;
-pub use names::{backend_named, default_backend, option_named};
+pub use names::{backend_named, backend_of, default_backend, option_named};
 pub use registry::{
     Origin, PluginFile, Refused, Registered, Registry, Selected, Settings, Shadowed, digest, embedded, plugin_files,
 };

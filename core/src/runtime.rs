@@ -23,5 +23,6 @@ pub use session::{
     Session, SingleCalls, SingleRegion, Span, SpanKind, StepTime, Trial, select_entry,
 };
 pub use variants::{
-    Best, PassedOver, Wanted, check_settings, is_about_the_machine, load_best, settings_of, unused_device,
+    Best, PassedOver, Wanted, backends, is_about_the_machine, load_best, none_can_be_loaded, settings_for,
+    unused_device,
 };

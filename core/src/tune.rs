@@ -7,7 +7,7 @@ use std::path::Path;
 use bytes::Bytes;
 
 use crate::artifact::manifest::Chosen;
-use crate::artifact::{Artifact, ArtifactFile, Contents, Joined, Progress, Section, code_sections};
+use crate::artifact::{Artifact, ArtifactFile, Contents, Joined, Progress};
 use crate::diagnostic::Result;
 
 /// The code that was chosen for a region.
@@ -50,16 +50,5 @@ fn contents(artifact: &Artifact, choices: &BTreeMap<usize, Choice>) -> Result<Co
             region.chosen = Some(choice.chosen.clone());
         }
     }
-    // Kept sections keep their digests: a new one would vouch for a damaged section.
-    let mut sections = code_sections(&mut manifest, |index, region| {
-        match choices.get(&index).and_then(|choice| choice.code.clone()) {
-            Some(code) => Ok((code, None)),
-            None => Ok((artifact.section(&region.code)?, artifact.digest_of(&region.code))),
-        }
-    })?;
-    for stored in manifest.constants.iter().filter(|stored| stored.external.is_none()) {
-        let (bytes, digest) = (artifact.section(&stored.section)?, artifact.digest_of(&stored.section));
-        sections.push(Section::of_stored(stored, bytes, digest));
-    }
-    Ok(Contents { manifest, sections })
+    artifact.contents_with(manifest, &|index| choices.get(&index)?.code.clone())
 }

@@ -53,3 +53,23 @@ impl Folder {
         outcome.stdout
     }
 }
+
+/// A folder in which commands are given a plugin of the tests.
+pub struct WithPlugin {
+    /// The folder.
+    pub folder: Folder,
+    plugin: String,
+}
+
+impl WithPlugin {
+    /// An empty folder, and the plugin of that name.
+    pub fn empty(plugin: &str) -> WithPlugin {
+        let plugin = places::plugin(plugin).to_str().expect("a plain path").to_owned();
+        WithPlugin { folder: Folder::empty(), plugin }
+    }
+
+    /// Runs the program in the folder with the plugin.
+    pub fn byoc(&self, arguments: &[&str]) -> Outcome {
+        self.folder.byoc(&[arguments, &["--plugin", self.plugin.as_str()]].concat())
+    }
+}

@@ -7,8 +7,7 @@ use byoc_core::artifact::{Artifact, ArtifactFile, manifest};
 use byoc_core::diagnostic::{Code, Result};
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{
-    Device, DeviceName, LoadOptions, SingleRegion, Trial, check_settings, is_about_the_machine, settings_of,
-    unused_device,
+    Device, DeviceName, LoadOptions, SingleRegion, Trial, backends, is_about_the_machine, settings_for, unused_device,
 };
 use byoc_plugin_api::DomainInfo;
 use serde::Serialize;
@@ -194,15 +193,16 @@ fn check_file(path: &Path, args: &Args) -> Result<FileCheck> {
     let compared = Compared::all(&file);
     let (runs, parts) = match (&args.variant, file.variants()) {
         (None, []) => {
-            let check = check_artifact(file.only()?, args, &args.backend_opt)?;
+            let check = check_artifact(file.only()?, args, &[])?;
             (check.runs(), Parts::Plain(check))
         }
         (named, names) => {
             // Every section is one of somebody's.
-            file.all()?;
-            check_settings(&file, named.as_deref(), &args.backend_opt)?;
+            let backends = backends(&file.all()?);
+            let elsewhere = if named.is_some() { &[] } else { backends.as_slice() };
             let of = named.as_ref().map_or_else(|| names.to_vec(), |name| vec![name.clone()]);
-            let variants = of.iter().map(|name| check_variant(&file, name, args)).collect::<Result<Vec<_>>>()?;
+            let variants =
+                of.iter().map(|name| check_variant(&file, name, args, elsewhere)).collect::<Result<Vec<_>>>()?;
             let best = variants.iter().find(|it| it.runs).map(|it| it.variant.clone());
             let takes = best.clone().filter(|_| named.is_none());
             (best.is_some(), Parts::Variants { takes, variants })
@@ -211,11 +211,10 @@ fn check_file(path: &Path, args: &Args) -> Result<FileCheck> {
     Ok(FileCheck { runs, digests: "ok", compared, parts })
 }
 
-fn check_variant(file: &ArtifactFile, name: &str, args: &Args) -> Result<VariantCheck> {
+fn check_variant(file: &ArtifactFile, name: &str, args: &Args, elsewhere: &[String]) -> Result<VariantCheck> {
     let artifact = file.variant(name)?;
     let unused = unused_device(&artifact, &args.device).map(|error| error.message);
-    let settings = settings_of(&artifact, &args.backend_opt);
-    let check = match check_artifact(artifact, args, &settings) {
+    let check = match check_artifact(artifact, args, elsewhere) {
         Ok(check) => check,
         Err(error) if is_about_the_machine(error.code) => {
             let check = ArtifactCheck { regions: Vec::new(), entries: Vec::new() };
@@ -227,13 +226,14 @@ fn check_variant(file: &ArtifactFile, name: &str, args: &Args) -> Result<Variant
     Ok(VariantCheck { variant: name.to_owned(), runs: reason.is_none(), reason, check })
 }
 
-fn check_artifact(mut artifact: Artifact, args: &Args, settings: &[(String, String)]) -> Result<ArtifactCheck> {
+/// Checks an artifact; settings may be about backends `elsewhere`, which it need not have.
+fn check_artifact(mut artifact: Artifact, args: &Args, elsewhere: &[String]) -> Result<ArtifactCheck> {
     artifact.attach(args.constants_from.as_deref())?;
     let registry = compile_request::registry_for(&args.places, &artifact)?;
     let options = LoadOptions {
         threads: 1,
         devices: args.device.clone(),
-        run_options: artifact::run_options(&registry, settings)?,
+        run_options: artifact::run_options(&registry, &settings_for(&registry, &args.backend_opt, elsewhere))?,
         ..LoadOptions::default()
     };
     let mut regions: Vec<_> = artifact.manifest().regions.iter().map(|region| check(region, &registry)).collect();

@@ -7,7 +7,7 @@ use byoc_core::artifact::{Artifact, ArtifactFile};
 use byoc_core::compile::Observer;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::overwrite::Input;
-use byoc_core::runtime::{DeviceName, check_settings, unused_device};
+use byoc_core::runtime::{DeviceName, unused_device};
 use byoc_core::tune::rewrite;
 use byoc_tools::tune::{Found, LeftOut, Outcome, Request, Tuned, kept_files, tune};
 use serde_json::json;
@@ -80,9 +80,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     // Trying kernels takes long: what can be known before it is.
     artifact.check_output(&args.output)?;
     let registry = compile_request::isolated_registry_for(&args.places, &artifact)?;
-    if let Some(name) = artifact.variant() {
-        check_settings(&file, Some(name), &args.backend_opt)?;
-    }
     let settings = artifact::run_options(&registry, &args.backend_opt)?;
     let request = Request {
         device: args.device.clone(),

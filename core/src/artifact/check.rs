@@ -363,10 +363,13 @@ fn check_call(manifest: &Manifest, entry: &Entry, call: &Call, made: &mut [bool]
 
 /// Whether the types are equal as far as both know their sizes.
 fn agree(value: &ValueType, info: &ValueInfo) -> bool {
-    value.list.is_none()
-        && value.dtype == info.dtype
-        && value.shape.len() == info.shape.len()
-        && value.shape.iter().zip(&info.shape).all(|pair| match pair {
+    value.list.is_none() && value.dtype == info.dtype && sizes_agree(&value.shape, &info.shape)
+}
+
+/// Whether two shapes are equal as far as both know their sizes.
+pub(crate) fn sizes_agree(one: &[Dim], other: &[Dim]) -> bool {
+    one.len() == other.len()
+        && one.iter().zip(other).all(|pair| match pair {
             (Dim::Fixed(one), Dim::Fixed(other)) => one == other,
             _ => true,
         })

@@ -192,9 +192,20 @@ impl Artifact {
     /// damaged section.
     #[cfg(feature = "compiler")]
     pub(crate) fn contents(&self) -> Result<Contents> {
-        let mut manifest = self.manifest().clone();
-        let code = |region: &Region| Ok((self.section(&region.code)?, self.digest_of(&region.code)));
-        let mut sections = code_sections(&mut manifest, |_, region| code(region))?;
+        self.contents_with(self.manifest().clone(), &|_| None)
+    }
+
+    /// The same with a changed manifest, and other code where there is some for the region of that index.
+    #[cfg(feature = "compiler")]
+    pub(crate) fn contents_with(
+        &self,
+        mut manifest: Manifest,
+        other: &dyn Fn(usize) -> Option<Bytes>,
+    ) -> Result<Contents> {
+        let mut sections = code_sections(&mut manifest, |index, region| match other(index) {
+            Some(code) => Ok((code, None)),
+            None => Ok((self.section(&region.code)?, self.digest_of(&region.code))),
+        })?;
         for stored in manifest.constants.iter().filter(|stored| stored.external.is_none()) {
             let (bytes, digest) = (self.section(&stored.section)?, self.digest_of(&stored.section));
             sections.push(Section::of_stored(stored, bytes, digest));

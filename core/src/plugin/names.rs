@@ -23,6 +23,11 @@ pub fn backend_named(name: &str, embedded: &[&'static dyn Backend]) -> Result<St
     }
 }
 
+/// The backend that a setting `backend.key` is about.
+pub fn backend_of(key: &str) -> &str {
+    key.split_once('.').map_or(key, |(backend, _)| backend)
+}
+
 /// The key of an option, such as `cpu.pack`, with the name of the backend that the user means.
 pub fn option_named(key: &str, embedded: &[&'static dyn Backend]) -> Result<String> {
     match key.split_once('.') {

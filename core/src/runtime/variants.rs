@@ -1,10 +1,12 @@
 //! Takes the best variant of a file that can be loaded here.
 
+use std::path::Path;
+
 use super::device::DeviceName;
 use super::session::Session;
 use crate::artifact::{Artifact, ArtifactFile};
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::plugin::Settings;
+use crate::plugin::{Registry, Settings, backend_of};
 
 /// A variant that was not taken.
 #[derive(Clone, Debug)]
@@ -22,7 +24,7 @@ pub struct Wanted<'a> {
     pub variant: Option<&'a str>,
     /// Devices that are named: a variant without regions on each of them is passed over.
     pub devices: &'a [DeviceName],
-    /// Settings of backends' options of running; each variant is given those of its own backends.
+    /// Settings of backends' options of running, of all variants.
     pub settings: &'a [(String, String)],
 }
 
@@ -44,32 +46,30 @@ impl Best<Session> {
     }
 }
 
-/// Calls `load` with the variants, the most wanted first, until one can be loaded, with the settings that are about its backends.
-/// A file without variants is loaded as it is.
+/// Calls `load` with the variants, the most wanted first, until one can be loaded. It is also given the backends that settings may be
+/// about without being for that variant ([`settings_for`]). A file without variants is loaded as it is.
 ///
 /// Where no variant can be loaded, the error has the reason of each. What is wrong whatever the variant, such as a damaged file or
 /// an entry that is not there, is an error at once.
 pub fn load_best<T>(
     file: &ArtifactFile,
     wanted: Wanted<'_>,
-    load: &mut dyn FnMut(Artifact, Settings) -> Result<T>,
+    load: &mut dyn FnMut(Artifact, &[String]) -> Result<T>,
 ) -> Result<Best<T>> {
-    if file.variants().is_empty() && wanted.variant.is_none() {
-        return Ok(Best { loaded: load(file.only()?, wanted.settings.to_vec())?, passed_over: Vec::new() });
-    }
-    check_settings(file, wanted.variant, wanted.settings)?;
     if let Some(name) = wanted.variant {
-        let artifact = file.variant(name)?;
-        let settings = settings_of(&artifact, wanted.settings);
-        return Ok(Best { loaded: load(artifact, settings)?, passed_over: Vec::new() });
+        return Ok(Best { loaded: load(file.variant(name)?, &[])?, passed_over: Vec::new() });
     }
+    if file.variants().is_empty() {
+        return Ok(Best { loaded: load(file.only()?, &[])?, passed_over: Vec::new() });
+    }
+    // Other graphs are looked at only where that is of use.
+    let backends = if wanted.settings.is_empty() { Vec::new() } else { backends(&file.all()?) };
     let mut passed_over = Vec::new();
     for name in file.variants() {
         let artifact = file.variant(name)?;
-        let settings = settings_of(&artifact, wanted.settings);
         let loaded = match unused_device(&artifact, wanted.devices) {
             Some(reason) => Err(reason),
-            None => load(artifact, settings),
+            None => load(artifact, &backends),
         };
         match loaded {
             Ok(loaded) => return Ok(Best { loaded, passed_over }),
@@ -79,12 +79,13 @@ pub fn load_best<T>(
             Err(error) => return Err(error),
         }
     }
-    Err(none(file, &passed_over))
+    Err(none_can_be_loaded(file.path(), &passed_over))
 }
 
-fn none(file: &ArtifactFile, passed_over: &[PassedOver]) -> Diagnostic {
+/// The error of a file of which no variant can be loaded here.
+pub fn none_can_be_loaded(file: &Path, passed_over: &[PassedOver]) -> Diagnostic {
     let reasons: Vec<_> = passed_over.iter().map(|it| format!("{}: {}", it.variant, it.reason.message)).collect();
-    let message = format!("no variant of '{}' can be loaded here: {}", file.path().display(), reasons.join("; "));
+    let message = format!("no variant of '{}' can be loaded here: {}", file.display(), reasons.join("; "));
     Diagnostic::new(Code::MissingRequirement, message).hint("byoc check has the remedies")
 }
 
@@ -114,28 +115,17 @@ pub fn unused_device(artifact: &Artifact, devices: &[DeviceName]) -> Option<Diag
     Some(Diagnostic::new(Code::MissingRequirement, format!("no region runs on {unused}")))
 }
 
-/// The settings that are about backends of the artifact.
-pub fn settings_of(artifact: &Artifact, settings: &[(String, String)]) -> Settings {
-    let backends = artifact.manifest().backends();
-    settings.iter().filter(|(key, _)| backends.iter().any(|name| backend_of(key) == name)).cloned().collect()
+/// The backends of all of these variants.
+pub fn backends(all: &[Artifact]) -> Vec<String> {
+    all.iter().flat_map(|artifact| artifact.manifest().backends()).collect()
 }
 
-/// Errors where a setting is about a backend that the named variant, or any variant where none is named, does not have.
-pub fn check_settings(file: &ArtifactFile, variant: Option<&str>, settings: &[(String, String)]) -> Result<()> {
-    if settings.is_empty() {
-        return Ok(());
-    }
-    let all = variant.map_or_else(|| file.all(), |name| Ok(vec![file.variant(name)?]))?;
-    let backends: Vec<String> = all.iter().flat_map(|artifact| artifact.manifest().backends()).collect();
-    let Some((key, _)) = settings.iter().find(|(key, _)| !backends.iter().any(|name| backend_of(key) == name)) else {
-        return Ok(());
+/// The settings that are for a variant whose backends are in `registry`: those of backends of the list `elsewhere` are for another one where
+/// they are not in it. What is about no backend of any variant stays, so that it is refused.
+pub fn settings_for(registry: &Registry, settings: &[(String, String)], elsewhere: &[String]) -> Settings {
+    let is_for = |key: &str| {
+        let backend = backend_of(key);
+        registry.get(backend).is_ok() || !elsewhere.iter().any(|name| name == backend)
     };
-    let none = variant.map_or("no variant has".to_owned(), |name| format!("the variant '{name}' does not have"));
-    let message = format!("option '{key}' is of the backend '{}', which {none}", backend_of(key));
-    Err(Diagnostic::new(Code::BadOption, message).hint("byoc inspect shows the backends of each variant"))
-}
-
-/// The backend that a setting `backend.key` is about.
-fn backend_of(key: &str) -> &str {
-    key.split_once('.').map_or(key, |(backend, _)| backend)
+    settings.iter().filter(|(key, _)| is_for(key)).cloned().collect()
 }

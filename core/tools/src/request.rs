@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use byoc_core::compile::Request;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::onnx::{ImportOptions, REPRO_BACKEND, REPRO_OPTIONS, file_info};
-use byoc_core::plugin::{Registry, Selected, Settings};
+use byoc_core::plugin::{Registry, Selected, Settings, backend_of};
 pub use byoc_core::plugin::{backend_named, default_backend, option_named};
 use byoc_plugin_api::{Backend, OptionKind};
 
@@ -59,9 +59,9 @@ pub fn request(
 /// The options of a variant: its own, and before them those that are for all variants, where it has their backend. One of a backend that no
 /// variant has is among them, so that it is refused.
 pub fn options_of_variant(for_all: &[(String, String)], own: &Chosen, all: &[Chosen]) -> Settings {
-    let backend = |key: &str| key.split_once('.').map_or(key, |(backend, _)| backend).to_owned();
-    let is_own = |key: &str| own.backends.contains(&backend(key)) && !own.options.iter().any(|(same, _)| same == key);
-    let is_of_none = |key: &str| !all.iter().any(|chosen| chosen.backends.contains(&backend(key)));
+    let has = |chosen: &Chosen, key: &str| chosen.backends.iter().any(|name| name == backend_of(key));
+    let is_own = |key: &str| has(own, key) && !own.options.iter().any(|(same, _)| same == key);
+    let is_of_none = |key: &str| !all.iter().any(|chosen| has(chosen, key));
     let shared = for_all.iter().filter(|(key, _)| is_own(key) || is_of_none(key));
     shared.chain(&own.options).cloned().collect()
 }

@@ -4,10 +4,9 @@
 use std::collections::BTreeSet;
 
 use byoc_core::artifact::Artifact;
-use byoc_tests::folder::Folder;
+use byoc_tests::folder::WithPlugin;
 use byoc_tests::golden::golden;
 use byoc_tests::onnx::{Model, Type};
-use byoc_tests::places;
 use byoc_tests::program::Outcome;
 
 /// Three layers of one form with weights of their own, and a fourth of another form.
@@ -28,21 +27,17 @@ fn model(scale: f32) -> Vec<u8> {
     model.node("Relu", &[&last], &["y"]).output("y", Type::Float, &[4, 4]).finish()
 }
 
-struct Bench {
-    folder: Folder,
-    plugin: String,
-}
+struct Bench(WithPlugin);
 
 impl Bench {
     fn new() -> Bench {
-        let plugin = places::plugin("simdev").to_str().expect("a plain path").to_owned();
-        let bench = Bench { folder: Folder::empty(), plugin };
-        bench.folder.write("model.onnx", model(1.0));
+        let bench = Bench(WithPlugin::empty("simdev"));
+        bench.0.folder.write("model.onnx", model(1.0));
         bench
     }
 
     fn byoc(&self, arguments: &[&str]) -> Outcome {
-        self.folder.byoc(&[arguments, &["--plugin", self.plugin.as_str()]].concat())
+        self.0.byoc(arguments)
     }
 
     fn compile(&self, output: &str, named: &str) {
@@ -52,7 +47,7 @@ impl Bench {
     }
 
     fn artifact(&self, name: &str) -> Artifact {
-        Artifact::open(&self.folder.path().join(name)).expect("it opens")
+        Artifact::open(&self.0.folder.path().join(name)).expect("it opens")
     }
 }
 
@@ -101,8 +96,8 @@ fn relu(artifact: &Artifact) -> u64 {
 fn a_swap_keeps_what_is_shared() {
     let bench = Bench::new();
     bench.compile("shared.byoc", "false");
-    bench.folder.write("other.onnx", model(2.0));
-    bench.folder.byoc(&["swap", "shared.byoc", "--from", "other.onnx", "-o", "swapped.byoc"]).success();
+    bench.0.folder.write("other.onnx", model(2.0));
+    bench.0.folder.byoc(&["swap", "shared.byoc", "--from", "other.onnx", "-o", "swapped.byoc"]).success();
     let (shared, swapped) = (bench.artifact("shared.byoc"), bench.artifact("swapped.byoc"));
     assert_eq!(code(&swapped), code(&shared));
     swapped.verify_digests().expect("whole");

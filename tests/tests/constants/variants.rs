@@ -4,7 +4,7 @@
 mod merged;
 mod verbs;
 
-use byoc_tests::folder::Folder;
+use byoc_tests::folder::{Folder, WithPlugin};
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::places;
 use byoc_tests::program::Outcome;
@@ -34,22 +34,22 @@ fn model(seed: usize) -> Model {
 }
 
 /// A folder with `model.onnx`, and the plugin whose backends take products and differ in where they keep weights.
-pub(super) struct Bench {
-    folder: Folder,
-    plugin: String,
-}
+pub(super) struct Bench(WithPlugin);
 
 impl Bench {
     fn new() -> Bench {
-        let plugin = places::plugin("claim_variants").to_str().expect("a plain path").to_owned();
-        let bench = Bench { folder: Folder::empty(), plugin };
-        bench.folder.write("model.onnx", model(1).finish());
+        let bench = Bench(WithPlugin::empty("claim_variants"));
+        bench.folder().write("model.onnx", model(1).finish());
         bench
+    }
+
+    fn folder(&self) -> &Folder {
+        &self.0.folder
     }
 
     /// The program with the plugin.
     fn byoc(&self, arguments: &[&str]) -> Outcome {
-        self.folder.byoc(&[arguments, &["--plugin", self.plugin.as_str()]].concat())
+        self.0.byoc(arguments)
     }
 
     /// Compiles these variants into a file, and returns the report.
@@ -66,7 +66,7 @@ impl Bench {
     }
 
     fn read(&self, name: &str) -> Vec<u8> {
-        places::read(&self.folder.path().join(name))
+        places::read(&self.folder().path().join(name))
     }
 }
 
@@ -145,7 +145,7 @@ fn two_packed_forms_are_priced_by_variant() {
     assert_eq!(count(&report["in_several_forms"], "bytes"), 4 * WEIGHT);
     assert!(adds_up(&report), "{report}");
     let inspected: Value =
-        serde_json::from_str(bench.folder.byoc(&["inspect", "m.byoc", "--constants", "--json"]).success())
+        serde_json::from_str(bench.folder().byoc(&["inspect", "m.byoc", "--constants", "--json"]).success())
             .expect("JSON");
     let constants = inspected["constants"].as_array().expect("constants");
     let of = |name: &str| constants.iter().find(|row| row["names"][0] == name).unwrap_or_else(|| panic!("{name}"));

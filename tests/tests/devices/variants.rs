@@ -1,27 +1,22 @@
 //! Variants of a model for a device and for the host: which is taken where the device is there, is not there, or is named.
 
-use byoc_tests::folder::Folder;
+use byoc_tests::folder::WithPlugin;
 use byoc_tests::onnx::{Model, Type};
-use byoc_tests::places;
 use byoc_tests::program::Outcome;
 
-struct Bench {
-    folder: Folder,
-    plugin: String,
-}
+struct Bench(WithPlugin);
 
 impl Bench {
     /// With `sim-first.byoc` and `cpu-first.byoc`.
     fn new() -> Bench {
-        let plugin = places::plugin("simdev").to_str().expect("a plain path").to_owned();
-        let bench = Bench { folder: Folder::empty(), plugin };
+        let bench = Bench(WithPlugin::empty("simdev"));
         let weights: Vec<f32> = (0..16).map(|i| i as f32 / 8.0 - 1.0).collect();
         let model = Model::default()
             .input("x", Type::Float, &[4, 4])
             .weight("w", &[4, 4], &weights)
             .node("MatMul", &["x", "w"], &["y"])
             .output("y", Type::Float, &[4, 4]);
-        bench.folder.write("model.onnx", model.finish());
+        bench.0.folder.write("model.onnx", model.finish());
         let (sim, cpu) = (["--variant", "sim=simdev,cpu"], ["--variant", "cpu=cpu"]);
         for (output, flags) in [("sim-first.byoc", [sim, cpu]), ("cpu-first.byoc", [cpu, sim])] {
             bench.byoc(&[&["compile", "model.onnx", "-o", output], &flags.concat()[..]].concat()).success();
@@ -30,7 +25,7 @@ impl Bench {
     }
 
     fn byoc(&self, arguments: &[&str]) -> Outcome {
-        self.folder.byoc(&[arguments, &["--plugin", self.plugin.as_str()]].concat())
+        self.0.byoc(arguments)
     }
 
     /// What is said of the choice in a run.
@@ -57,6 +52,25 @@ fn the_device_decides() {
     );
     assert_eq!(bench.chosen("cpu-first.byoc", &["--variant", "sim"]), "");
     bench.byoc(&["verify", "sim-first.byoc", "--model", "model.onnx"]).success();
+}
+
+/// An option of the backend that opens a device is for every variant with regions on it, whoever those are of.
+#[test]
+fn options_of_the_device_are_for_all_variants_on_it() {
+    let bench = Bench::new();
+    let variants = ["--variant", "guest=simdev-guest,cpu", "--variant", "sim=simdev,cpu", "--variant", "cpu=cpu"];
+    let weights: Vec<f32> = (0..16).map(|i| i as f32 / 4.0).collect();
+    let scaled = Model::default()
+        .input("x", Type::Float, &[4, 4])
+        .weight("w", &[4, 4], &weights)
+        .node("MatMul", &["x", "w"], &["product"])
+        .node("Mul", &["product", "w"], &["y"])
+        .output("y", Type::Float, &[4, 4]);
+    bench.0.folder.write("model.onnx", scaled.finish());
+    bench.byoc(&[&["compile", "model.onnx", "-o", "guest.byoc"], &variants[..]].concat()).success();
+    assert_eq!(bench.chosen("guest.byoc", &[]), "variant guest\n");
+    let off = "backend 'simdev' cannot open sim:0: the simulator is switched off";
+    assert_eq!(bench.chosen("guest.byoc", &OFF), format!("variant cpu; not guest: {off}; not sim: {off}\n"));
 }
 
 #[test]

@@ -7,9 +7,8 @@ use std::process::{Command, Stdio};
 use byoc_core::artifact::ArtifactFile;
 use byoc_core::runtime::{LoadOptions, Session};
 use byoc_plugin_api::TensorView;
-use byoc_tests::folder::Folder;
+use byoc_tests::folder::WithPlugin;
 use byoc_tests::onnx::{Model, Type};
-use byoc_tests::program::Outcome;
 use byoc_tests::tensor::Tensor;
 use byoc_tests::{engine, npz, places};
 use bytes::Bytes;
@@ -32,24 +31,12 @@ fn model() -> Model {
 }
 
 /// A folder with `model.onnx` and `m.byoc`, whose variants are `npu` and `gpu`, by backends of a plugin, and `cpu`.
-struct Bench {
-    folder: Folder,
-    plugin: String,
-}
-
-impl Bench {
-    fn new() -> Bench {
-        let plugin = places::plugin("claim_variants").to_str().expect("a plain path").to_owned();
-        let bench = Bench { folder: Folder::empty(), plugin };
-        bench.folder.write("model.onnx", model().finish());
-        let variants = ["--variant", "npu=panels,cpu", "--variant", "gpu=blas,cpu", "--variant", "cpu=cpu"];
-        bench.with_plugin(&[&["compile", "model.onnx", "-o", "m.byoc"], &variants[..]].concat()).success();
-        bench
-    }
-
-    fn with_plugin(&self, arguments: &[&str]) -> Outcome {
-        self.folder.byoc(&[arguments, &["--plugin", self.plugin.as_str()]].concat())
-    }
+fn bench() -> WithPlugin {
+    let bench = WithPlugin::empty("claim_variants");
+    bench.folder.write("model.onnx", model().finish());
+    let variants = ["--variant", "npu=panels,cpu", "--variant", "gpu=blas,cpu", "--variant", "cpu=cpu"];
+    bench.byoc(&[&["compile", "model.onnx", "-o", "m.byoc"], &variants[..]].concat()).success();
+    bench
 }
 
 fn floats(tensor: &Tensor) -> Vec<f32> {
@@ -62,9 +49,9 @@ const NO_BLAS: &str = "region byoc_main_blas_0 needs the backend 'blas': there i
 /// With the plugin the first is taken, without it the next that can be, with the same outputs; one line says so.
 #[test]
 fn the_next_variant_runs_where_a_plugin_is_missing() {
-    let bench = Bench::new();
+    let bench = bench();
     let run = ["run", "m.byoc", "--fill", "random", "-o"];
-    let first = bench.with_plugin(&[&run[..], &["npu.npz"]].concat());
+    let first = bench.byoc(&[&run[..], &["npu.npz"]].concat());
     assert_eq!((first.code, first.stderr.as_str()), (Some(0), "variant npu\n"));
     let next = bench.folder.byoc(&[&run[..], &["cpu.npz"]].concat());
     assert_eq!((next.code, next.stderr), (Some(0), format!("variant cpu; not npu: {NO_PANELS}; not gpu: {NO_BLAS}\n")));
@@ -73,7 +60,7 @@ fn the_next_variant_runs_where_a_plugin_is_missing() {
     for (one, other) in outputs[0].iter().zip(&outputs[1]) {
         assert!((one - other).abs() <= 1e-4 * other.abs().max(1.0), "{one} {other}");
     }
-    let named = bench.with_plugin(&[&run[..], &["gpu.npz", "--variant", "gpu"]].concat());
+    let named = bench.byoc(&[&run[..], &["gpu.npz", "--variant", "gpu"]].concat());
     assert_eq!((named.code, named.stderr.as_str()), (Some(0), ""));
     let json = bench.folder.byoc(&["bench", "m.byoc", "--repeat", "1", "--json"]);
     let json: Value = serde_json::from_str(json.success()).expect("JSON");
@@ -87,7 +74,7 @@ fn the_next_variant_runs_where_a_plugin_is_missing() {
 /// Where none can be loaded the reasons of all are told, and a variant that is named is not replaced.
 #[test]
 fn nothing_that_can_be_loaded() {
-    let bench = Bench::new();
+    let bench = bench();
     bench.folder.byoc(&["extract", "m.byoc", "--variant", "npu", "--variant", "gpu", "-o", "two.byoc"]).success();
     let run = ["run", "two.byoc", "--fill", "ones"];
     bench.folder.byoc(&run).fails(
@@ -113,14 +100,14 @@ fn nothing_that_can_be_loaded() {
 /// What is wrong whatever the variant is an error at once.
 #[test]
 fn what_is_wrong_with_all_is_told_at_once() {
-    let bench = Bench::new();
+    let bench = bench();
     let fails = |arguments: &[&str], code: i32, error: &str| {
         bench.folder.byoc(&[&["run", "m.byoc", "--fill", "ones"], arguments].concat()).fails(code, error);
     };
     fails(
         &["--backend-opt", "acme.x=1"],
         2,
-        "error: [B304] option 'acme.x' is of the backend 'acme', which no variant has\n  hint: byoc inspect shows the backends of each variant",
+        "error: [B304] option 'acme.x' is not an option of running\n  hint: Give it to byoc compile, or name the .onnx model",
     );
     fails(
         &["--backend", "cpu"],
@@ -135,11 +122,11 @@ fn what_is_wrong_with_all_is_told_at_once() {
     fails(
         &["--variant", "cpu", "--backend-opt", "blas.most=1"],
         2,
-        "error: [B304] option 'blas.most' is of the backend 'blas', which the variant 'cpu' does not have\n  hint: byoc inspect shows the backends of each variant",
+        "error: [B304] option 'blas.most' is not an option of running\n  hint: Give it to byoc compile, or name the .onnx model",
     );
     bench.folder.byoc(&["check", "m.byoc", "--backend-opt", "acme.x=1"]).fails(
         2,
-        "error: [B304] option 'acme.x' is of the backend 'acme', which no variant has\n  hint: byoc inspect shows the backends of each variant",
+        "error: [B304] option 'acme.x' is not an option of running\n  hint: Give it to byoc compile, or name the .onnx model",
     );
     bench.folder.byoc(&["run", "model.onnx", "--fill", "ones", "--variant", "cpu"]).fails(
         2,
@@ -150,7 +137,7 @@ fn what_is_wrong_with_all_is_told_at_once() {
 /// `check` says of each variant whether it runs and which is taken; `verify` compares those that run.
 #[test]
 fn each_variant_is_checked_and_verified() {
-    let bench = Bench::new();
+    let bench = bench();
     let check = bench.folder.byoc(&["check", "m.byoc", "--json"]);
     let check: Value = serde_json::from_str(check.success()).expect("JSON");
     assert_eq!((&check["runs"], &check["takes"]), (&json!(true), &json!("cpu")));
@@ -163,7 +150,7 @@ fn each_variant_is_checked_and_verified() {
     );
     let one = bench.folder.byoc(&["check", "m.byoc", "--variant", "npu"]);
     assert_eq!(one.code, Some(3), "{}", one.stdout);
-    let with_plugin = bench.with_plugin(&["check", "m.byoc"]);
+    let with_plugin = bench.byoc(&["check", "m.byoc"]);
     assert!(
         with_plugin.success().ends_with("this machine can run it, and takes variant npu\n"),
         "{}",
@@ -197,7 +184,7 @@ fn each_variant_is_checked_and_verified() {
         &[2, SIDE],
     );
     bench.folder.write("other.onnx", other.finish());
-    let differs = bench.with_plugin(&["verify", "m.byoc", "--model", "other.onnx"]);
+    let differs = bench.byoc(&["verify", "m.byoc", "--model", "other.onnx"]);
     assert_eq!((differs.code, differs.stdout.matches("  differs\n").count()), (Some(6), 3), "{}", differs.stdout);
 }
 
@@ -213,7 +200,7 @@ fn nothing_of_another_variant_is_touched() {
         let (variant, file) = loads.split_once(':').expect("two parts");
         return load_behind_a_fence(variant, Path::new(file));
     }
-    let bench = Bench::new();
+    let bench = bench();
     let file = bench.folder.path().join("m.byoc");
     let child = |variant: &str| {
         let mut command = Command::new(std::env::current_exe().expect("this program"));

@@ -208,3 +208,25 @@ fn the_library_runs_in_the_caller() {
     let error = byoc_conformance::run(&none).err().map(|error| error.message);
     assert_eq!(error.as_deref(), Some("there is no share 3 of 3"));
 }
+
+/// A backend that packs a constant although another form of it is stored as well is told so; one that gives way passes.
+#[test]
+fn whether_a_backend_gives_way_is_told() {
+    let plugin = places::plugin("claim_variants");
+    let shared = |honour: &str| -> Vec<(String, String)> {
+        let option = format!("panels.honour={honour}");
+        let tested = Tested::plain(&plugin, &["--backend", "panels", "--backend-opt", &option]);
+        assert_eq!((tested.code, tested.failures()), (Some(0), Vec::new()));
+        let cases = tested.report["cases"].as_array().expect("a list").iter();
+        let of = |case: &Value| {
+            let text = |name: &str| case[name].as_str().unwrap_or_default().to_owned();
+            text("name").ends_with(": shared").then(|| (text("result"), text("reason")))
+        };
+        cases.filter_map(of).collect()
+    };
+    let kept = "it packs constant 0 although another form of it is stored as well";
+    let (given_up, insisted) = (shared("true"), shared("false"));
+    assert!(given_up.len() > 2 && given_up.iter().all(|(result, _)| result == "pass"), "{given_up:?}");
+    assert!(insisted.len() > 2, "{insisted:?}");
+    assert!(insisted.iter().all(|case| *case == ("unsupported".to_owned(), kept.to_owned())), "{insisted:?}");
+}

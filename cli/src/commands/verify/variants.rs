@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use byoc_core::artifact::ArtifactFile;
-use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_core::runtime::is_about_the_machine;
+use byoc_core::diagnostic::{Code, Result};
+use byoc_core::runtime::{PassedOver, is_about_the_machine, none_can_be_loaded};
 use byoc_tools::compare::{Comparison, Tolerances};
 use serde_json::json;
 
@@ -21,7 +21,7 @@ pub(super) fn of(execution: &Execution) -> Vec<String> {
 
 /// Compares each of them. What cannot be loaded here is told, and no mismatch; it is an error where none can be.
 pub(super) fn run(args: &Args, variants: &[String], tolerances: &Tolerances) -> Result<ExitCode> {
-    let (mut text, mut rows, mut matches, mut reasons) = (String::new(), Vec::new(), true, Vec::new());
+    let (mut text, mut rows, mut matches, mut passed_over) = (String::new(), Vec::new(), true, Vec::new());
     for (index, name) in variants.iter().enumerate() {
         let execution = Execution { variant: Some(name.clone()), ..args.execution.clone() };
         // The file is read as a whole once.
@@ -41,15 +41,13 @@ pub(super) fn run(args: &Args, variants: &[String], tolerances: &Tolerances) -> 
             Err(error) if is_about_the_machine(error.code) => {
                 text += &format!("variant {name}\nnot compared: {}\n\n", error.message);
                 rows.push(json!({ "variant": name, "not_compared": error.message, "code": error.code.id() }));
-                reasons.push(format!("{name}: {}", error.message));
+                passed_over.push(PassedOver { variant: name.clone(), reason: error });
             }
             Err(error) => return Err(error),
         }
     }
-    if reasons.len() == variants.len() {
-        let (path, reasons) = (args.execution.file.display(), reasons.join("; "));
-        let message = format!("no variant of '{path}' can be loaded here: {reasons}");
-        return Err(Diagnostic::new(Code::MissingRequirement, message).hint("byoc check has the remedies"));
+    if passed_over.len() == variants.len() {
+        return Err(none_can_be_loaded(&args.execution.file, &passed_over));
     }
     if args.json {
         report::print_json(&json!({ "matches": matches, "variants": rows }))?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use byoc_core::artifact::{Artifact, ArtifactFile};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::{Registry, Settings, option_named};
-use byoc_core::runtime::{DeviceName, LoadOptions, Queueing, Session, Wanted, load_best};
+use byoc_core::runtime::{DeviceName, LoadOptions, Queueing, Session, Wanted, load_best, settings_for};
 
 use crate::plugins::Plugins;
 
@@ -111,9 +111,9 @@ impl OpenOptions {
     pub fn open_file(&self, file: &ArtifactFile) -> Result<Session> {
         let (settings, devices) = (self.named_settings()?, self.devices()?);
         let wanted = Wanted { variant: self.variant.as_deref(), devices: &devices, settings: &settings };
-        let best = load_best(file, wanted, &mut |artifact, settings| {
+        let best = load_best(file, wanted, &mut |artifact, elsewhere| {
             let registry = self.plugins.for_running(&artifact.manifest().backends())?;
-            let options = of_running(&registry, &settings)?;
+            let options = of_running(&registry, &settings_for(&registry, &settings, elsewhere))?;
             self.load(artifact, &registry, options)
         })?;
         Ok(best.into_session())

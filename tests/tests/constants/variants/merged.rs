@@ -53,25 +53,25 @@ fn any_way_leads_to_the_same_bytes() {
         let once = bench.read("once.byoc");
         let parts: Vec<String> = chosen.iter().map(|&it| format!("{}.byoc", ALL[it].0)).collect();
         if let [_, _, ..] = parts.as_slice() {
-            merge(&bench.folder, &parts, "merged.byoc").success();
+            merge(bench.folder(), &parts, "merged.byoc").success();
             assert!(bench.read("merged.byoc") == once, "round {round}, merged: {chosen:?}");
             let (first, rest) = parts.split_at(random.usize(1..parts.len()));
             // A part of one file stays as it is.
             let joined = |files: &[String], name: &str| match files {
                 [one] => one.clone(),
                 several => {
-                    merge(&bench.folder, several, name).success();
+                    merge(bench.folder(), several, name).success();
                     name.to_owned()
                 }
             };
             let halves = [joined(first, "first.byoc"), joined(rest, "rest.byoc")];
-            merge(&bench.folder, &halves, "halves.byoc").success();
+            merge(bench.folder(), &halves, "halves.byoc").success();
             assert!(bench.read("halves.byoc") == once, "round {round}, by halves: {chosen:?}");
         }
         if let [first, ..] = others {
             let larger: Vec<usize> = [&[*first], chosen].concat();
             compile(&bench, "larger.byoc", &larger);
-            extract(&bench.folder, "larger.byoc", chosen, "cut.byoc").success();
+            extract(bench.folder(), "larger.byoc", chosen, "cut.byoc").success();
             assert!(bench.read("cut.byoc") == once, "round {round}, cut out: {chosen:?}");
         }
     }
@@ -84,10 +84,10 @@ fn shared_forms_stay_as_they_are() {
     bench.compile("all.byoc", &["npu=panels,cpu", "gpu=blas,cpu"], &["--share"]);
     for name in ["npu", "gpu"] {
         let output = format!("{name}.byoc");
-        bench.folder.byoc(&["extract", "all.byoc", "--variant", name, "-o", &output]).success();
+        bench.folder().byoc(&["extract", "all.byoc", "--variant", name, "-o", &output]).success();
         bench.byoc(&["verify", &output, "--model", "model.onnx"]).success();
     }
-    merge(&bench.folder, &["npu.byoc".into(), "gpu.byoc".into()], "again.byoc").success();
+    merge(bench.folder(), &["npu.byoc".into(), "gpu.byoc".into()], "again.byoc").success();
     assert!(bench.read("again.byoc") == bench.read("all.byoc"));
 }
 
@@ -97,13 +97,13 @@ fn names_are_given_on_the_command_line() {
     let bench = Bench::new();
     bench.byoc(&["compile", "model.onnx", "-o", "plain.byoc"]).success();
     compile(&bench, "gpu.byoc", &[0]);
-    let merged = merge(&bench.folder, &["old=plain.byoc".into(), "new=gpu.byoc".into()], "m.byoc");
+    let merged = merge(bench.folder(), &["old=plain.byoc".into(), "new=gpu.byoc".into()], "m.byoc");
     assert!(merged.success().contains("\nold      json"), "{}", merged.stdout);
     bench.compile("once.byoc", &["old=cpu", "new=blas,cpu"], &[]);
     assert!(bench.read("m.byoc") == bench.read("once.byoc"));
     let said = |files: &[&str]| {
         let files: Vec<String> = files.iter().map(|file| (*file).to_owned()).collect();
-        merge(&bench.folder, &files, "out.byoc")
+        merge(bench.folder(), &files, "out.byoc")
     };
     said(&["plain.byoc", "gpu.byoc"]).fails(
         2,
@@ -127,11 +127,11 @@ fn other_models_are_refused() {
     let bench = Bench::new();
     compile(&bench, "gpu.byoc", &[0]);
     let compiled = |name: &str, model: Model, flags: &[&str]| {
-        bench.folder.write("other.onnx", model.finish());
+        bench.folder().write("other.onnx", model.finish());
         let variant = format!("{name}=cpu");
         let arguments = ["compile", "other.onnx", "-o", "other.byoc", "--variant", &variant];
-        bench.folder.byoc(&[&arguments, flags].concat()).success();
-        merge(&bench.folder, &["gpu.byoc".into(), "other.byoc".into()], "out.byoc")
+        bench.folder().byoc(&[&arguments, flags].concat()).success();
+        merge(bench.folder(), &["gpu.byoc".into(), "other.byoc".into()], "out.byoc")
     };
     compiled("cpu", model(2), &[]).fails(
         2,
@@ -158,8 +158,8 @@ fn other_models_are_refused() {
         2,
         "error: [B701] variants 'gpu' and 'cpu' are not of the same model: entry main: its outputs are 'y' and 'y', 'z'\n  hint: Compile both from one model, with the same shapes",
     );
-    bench.folder.byoc(&["compile", "e=model.onnx", "-o", "other.byoc", "--variant", "cpu=cpu"]).success();
-    merge(&bench.folder, &["gpu.byoc".into(), "other.byoc".into()], "out.byoc").fails(
+    bench.folder().byoc(&["compile", "e=model.onnx", "-o", "other.byoc", "--variant", "cpu=cpu"]).success();
+    merge(bench.folder(), &["gpu.byoc".into(), "other.byoc".into()], "out.byoc").fails(
         2,
         "error: [B701] variants 'gpu' and 'cpu' are not of the same model: their entries are main and e\n  hint: Compile both from one model, with the same shapes",
     );
@@ -170,9 +170,9 @@ fn other_models_are_refused() {
 fn every_file_is_compared_with_all_before_it() {
     let bench = Bench::new();
     let compiled = |name: &str, output: &str, model: Model| {
-        bench.folder.write("part.onnx", model.finish());
+        bench.folder().write("part.onnx", model.finish());
         let variant = format!("{name}=cpu");
-        bench.folder.byoc(&["compile", "part.onnx", "-o", output, "--variant", &variant]).success();
+        bench.folder().byoc(&["compile", "part.onnx", "-o", output, "--variant", &variant]).success();
     };
     let weights = |w: &[f32]| {
         Model::default().input("x", Type::Float, &[4]).weight("k", &[4], &[1.0, 2.0, 3.0, 4.0]).weight("w", &[4], w)
@@ -185,7 +185,7 @@ fn every_file_is_compared_with_all_before_it() {
     compiled("z", "z.byoc", without.node("Mul", &["x", "k"], &["y"]).output("y", Type::Float, &[4]));
     compiled("a", "a.byoc", scaled(&[0.5, 1.5, 2.5, 3.5]));
     compiled("b", "b.byoc", scaled(&[0.5, 1.5, 2.5, 9.5]));
-    merge(&bench.folder, &["z.byoc".into(), "a.byoc".into(), "b.byoc".into()], "out.byoc").fails(
+    merge(bench.folder(), &["z.byoc".into(), "a.byoc".into(), "b.byoc".into()], "out.byoc").fails(
         2,
         "error: [B701] constant `w` has other elements in variant 'b' than in 'a'\n  hint: Compile both from one model, or swap the weights of one",
     );
@@ -226,17 +226,17 @@ fn damage_is_found() {
     let mut bytes = bench.read("gpu.byoc");
     let place = bytes.len() - 3000;
     bytes[place] ^= 1;
-    bench.folder.write("damaged.byoc", &bytes);
+    bench.folder().write("damaged.byoc", &bytes);
     let message = |outcome: &Outcome| {
         assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(1), ""), "{}", outcome.stderr);
         outcome.stderr.lines().next().unwrap_or_default().to_owned()
     };
-    let merged = merge(&bench.folder, &["damaged.byoc".into(), "cpu.byoc".into()], "out.byoc");
+    let merged = merge(bench.folder(), &["damaged.byoc".into(), "cpu.byoc".into()], "out.byoc");
     let expected = "error: [B602] 'damaged.byoc' is damaged: section 'const/";
     assert!(message(&merged).starts_with(expected), "{}", merged.stderr);
-    let cut = extract(&bench.folder, "damaged.byoc", &[0], "out.byoc");
+    let cut = extract(bench.folder(), "damaged.byoc", &[0], "out.byoc");
     assert!(message(&cut).starts_with(expected), "{}", cut.stderr);
-    assert!(!bench.folder.path().join("out.byoc").exists());
+    assert!(!bench.folder().path().join("out.byoc").exists());
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn what_is_not_there_is_not_extracted() {
     compile(&bench, "two.byoc", &[0, 4]);
     bench.byoc(&["compile", "model.onnx", "-o", "plain.byoc"]).success();
     let said = |arguments: &[&str], error: &str| {
-        bench.folder.byoc(&[&["extract", "-o", "out.byoc"], arguments].concat()).fails(2, error);
+        bench.folder().byoc(&[&["extract", "-o", "out.byoc"], arguments].concat()).fails(2, error);
     };
     said(
         &["two.byoc", "--variant", "tpu"],
@@ -267,13 +267,13 @@ fn constants_in_other_files_stay_there() {
     let bench = Bench::new();
     bench.compile("gpu.byoc", &["gpu=blas,cpu"], &["--external-constants"]);
     bench.compile("npu.byoc", &["npu=csource,cpu"], &["--external-constants"]);
-    merge(&bench.folder, &["gpu.byoc".into(), "npu.byoc".into()], "m.byoc").success();
+    merge(bench.folder(), &["gpu.byoc".into(), "npu.byoc".into()], "m.byoc").success();
     assert!(bench.size("m.byoc") < 20_000, "{}", bench.size("m.byoc"));
     bench.compile("once.byoc", &["gpu=blas,cpu", "npu=csource,cpu"], &["--external-constants"]);
     assert!(bench.read("m.byoc") == bench.read("once.byoc"));
     bench.byoc(&["verify", "m.byoc", "--model", "model.onnx"]).success();
-    std::fs::create_dir(bench.folder.path().join("away")).expect("the folder is ours");
-    merge(&bench.folder, &["gpu.byoc".into(), "npu.byoc".into()], "away/m.byoc").fails(
+    std::fs::create_dir(bench.folder().path().join("away")).expect("the folder is ours");
+    merge(bench.folder(), &["gpu.byoc".into(), "npu.byoc".into()], "away/m.byoc").fails(
         2,
         "error: [B901] 'gpu.byoc' refers to 'model.onnx' from its folder\n  hint: Write the output into the same folder",
     );
@@ -335,7 +335,7 @@ fn what_is_killed_leaves_whole_files() {
     for command in [&merge[..], &extract] {
         let start = || {
             let mut command = byoc(command);
-            command.current_dir(bench.folder.path()).stdout(Stdio::null()).spawn().expect("it starts")
+            command.current_dir(bench.folder().path()).stdout(Stdio::null()).spawn().expect("it starts")
         };
         let begin = Instant::now();
         assert!(start().wait().expect("it is ours").success());
@@ -343,15 +343,15 @@ fn what_is_killed_leaves_whole_files() {
         let new = bench.read("out.byoc");
         let (mut killed, mut beside) = (0, 0);
         for _ in 0..KILLS {
-            bench.folder.write("out.byoc", b"\x01old");
+            bench.folder().write("out.byoc", b"\x01old");
             let mut child = start();
             std::thread::sleep(Duration::min(time.mul_f64(1.2 * random.f64()), Duration::from_secs(5)));
             child.kill().expect("it is ours");
             killed += u32::from(!child.wait().expect("it is ours").success());
             let found = bench.read("out.byoc");
             assert!(found == b"\x01old" || found == new, "{command:?}: {} bytes", found.len());
-            for name in places::list(bench.folder.path()).into_iter().filter(|name| name.ends_with(".tmp")) {
-                std::fs::remove_file(bench.folder.path().join(name)).expect("it is ours");
+            for name in places::list(bench.folder().path()).into_iter().filter(|name| name.ends_with(".tmp")) {
+                std::fs::remove_file(bench.folder().path().join(name)).expect("it is ours");
                 beside += 1;
             }
         }

@@ -9,7 +9,7 @@ const TWO: [&str; 4] = ["--variant", "npu=panels,cpu", "--variant", "cpu=cpu"];
 /// What is said of a compile of two variants with further flags, which writes nothing.
 fn fails(bench: &Bench, flags: &[&str], code: i32, error: &str) {
     bench.byoc(&[&["compile", "model.onnx", "-o", "m.byoc"], &TWO[..], flags].concat()).fails(code, error);
-    assert!(!bench.folder.path().join("m.byoc").exists());
+    assert!(!bench.folder().path().join("m.byoc").exists());
 }
 
 /// Limits are for one variant or for all.
@@ -104,9 +104,9 @@ fn a_second_compile_gives_the_same_bytes() {
 #[test]
 fn weights_are_swapped_in_all_variants() {
     let bench = Bench::new();
-    bench.folder.write("new.onnx", model(5).finish());
+    bench.folder().write("new.onnx", model(5).finish());
     bench.compile("old.byoc", &["gpu=blas,cpu", "npu=csource,cpu"], &[]);
-    let swap = |file: &str| bench.folder.byoc(&["swap", file, "--from", "new.onnx", "-o", "swapped.byoc"]);
+    let swap = |file: &str| bench.folder().byoc(&["swap", file, "--from", "new.onnx", "-o", "swapped.byoc"]);
     assert_eq!(swap("old.byoc").success(), "swapped.byoc: 2 constants replaced, 512.0 KiB\n");
     let swapped = bench.read("swapped.byoc");
     assert_eq!([1, 2, 5, 6].map(|seed| copies(&swapped, &original(seed))), [0, 0, 1, 1]);
@@ -129,7 +129,7 @@ fn inspect_shows_one_or_all() {
     bench.compile("m.byoc", &["npu=panels,cpu", "gpu=blas,cpu"], &[]);
     let json = |arguments: &[&str]| -> Value {
         let arguments = [&["inspect", "m.byoc", "--json"], arguments].concat();
-        serde_json::from_str(bench.folder.byoc(&arguments).success()).expect("JSON")
+        serde_json::from_str(bench.folder().byoc(&arguments).success()).expect("JSON")
     };
     let all = json(&["--regions"]);
     let symbols = |regions: &Value| -> Vec<String> {
@@ -138,19 +138,19 @@ fn inspect_shows_one_or_all() {
     let parts = all["parts"].as_array().expect("two");
     assert_eq!(parts.iter().map(|part| part["variant"].as_str()).collect::<Vec<_>>(), [Some("npu"), Some("gpu")]);
     assert_eq!(symbols(&parts[0]["regions"]), symbols(&json(&["--regions", "--variant", "npu"])["regions"]));
-    let text = bench.folder.run(&["inspect", "m.byoc"]);
+    let text = bench.folder().run(&["inspect", "m.byoc"]);
     assert!(text.starts_with("m.byoc: ") && text.contains(", variants npu, gpu, format 2\n"), "{text}");
-    let one = bench.folder.run(&["inspect", "m.byoc", "--variant", "gpu"]);
+    let one = bench.folder().run(&["inspect", "m.byoc", "--variant", "gpu"]);
     assert!(one.contains("\nblas "), "{one}");
     let region = ["inspect", "m.byoc", "--region", "byoc_main_json_0"];
     bench
-        .folder
+        .folder()
         .byoc(&region)
         .fails(2, "error: [B702] 'm.byoc' has the variants npu, gpu\n  hint: Choose one with --variant");
-    bench.folder.byoc(&[&region[..], &["--variant", "gpu"]].concat()).success();
-    let page = bench.folder.byoc(&["report", "m.byoc", "--variant", "gpu", "-o", "page.html"]);
+    bench.folder().byoc(&[&region[..], &["--variant", "gpu"]].concat()).success();
+    let page = bench.folder().byoc(&["report", "m.byoc", "--variant", "gpu", "-o", "page.html"]);
     page.success();
-    bench.folder.byoc(&["inspect", "model.onnx", "--variant", "gpu"]).fails(
+    bench.folder().byoc(&["inspect", "model.onnx", "--variant", "gpu"]).fails(
         2,
         "error: [B901] 'model.onnx' is a model; only an artifact has these parts\n  hint: Compile it first, or leave the flags out",
     );
