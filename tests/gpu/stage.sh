@@ -23,7 +23,9 @@ for stage in "$@"; do
     case $stage in
     first) parts="environment probes" ;;
     right) parts="correctness tiles kernels attention replay memory errors" ;;
-    operators | times | checker) parts=$stage ;;
+    probes | correctness | tiles | kernels | attention | replay | memory | errors | operators | times | choices | checker)
+        parts=$stage
+        ;;
     compile-peers)
         # shellcheck disable=SC2086 # A list of sizes.
         python3 "$place/suite/bin/others.py" --after "$place/go" $peers > "$out/peers.log" 2>&1 &

@@ -7,6 +7,7 @@ mod indices;
 mod moves;
 mod render;
 mod shape;
+mod tiles;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -89,6 +90,8 @@ struct Loop {
     after: Vec<Line>,
     known: HashMap<Key, (usize, Level)>,
     indices: HashMap<String, Term>,
+    /// Whether threads next to each other have neighbours along the rows of a tile, not along its columns.
+    along_rows: bool,
 }
 
 #[derive(Debug)]
@@ -138,11 +141,15 @@ pub(crate) struct Writer<'a> {
     written: Vec<Id>,
     /// The reductions, in order.
     folds: Vec<(Id, Vec<Coordinate>)>,
-    /// Whether indices have 64 bits.
+    /// Whether indices have 64 bits. Otherwise they have as many as the sizes of the run need.
     long: bool,
     /// Counts of accesses: those that cannot use a pack, along columns, and along rows.
     scattered: usize,
     along: [usize; 2],
+    /// The coordinates of reads, in a trial.
+    reads: Vec<Coordinate>,
+    /// The tiles of operands in shared memory: bytes of each.
+    tiles: Vec<usize>,
 }
 
 impl<'a> Writer<'a> {

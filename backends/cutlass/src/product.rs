@@ -151,15 +151,20 @@ fn kernel(symbol: &str, gemm: &Gemm, tile: Tile, arch: Arch, places: &[BufferRef
     let mut sizes = Sizes::default();
     let mut arguments: Vec<_> = places.iter().copied().map(Argument::Pointer).collect();
     let blocks = blocks(gemm, tile)?;
+    // One block per multiprocessor, but for clusters: they have a tile each.
+    let persistent = tile.by == By::Wgmma && tile.blocks() == 1;
     let (parts, text, grid, memory) = match tile.by {
         By::Mma => (mma::PARTS, mma::text(symbol, gemm, tile, &mut sizes)?, blocks, mma::MEMORY),
         By::Wgmma => {
             let &[x, w, ..] = places else { return Err(Error::new("a product needs two factors")) };
             arguments.splice(..2, hopper::maps(gemm, tile, x, w)?);
-            // Persistent: one block per multiprocessor.
-            let most = Expr::from(choice::multiprocessors(arch) as i64);
-            let grid = Expr::of(&blocks)?.smaller(&most)?.to_dim()?;
-            (hopper::PARTS, hopper::text(symbol, gemm, tile, &mut sizes)?, grid, hopper::MEMORY)
+            let grid = if persistent {
+                let most = Expr::from(choice::multiprocessors(arch) as i64);
+                Expr::of(&blocks)?.smaller(&most)?.to_dim()?
+            } else {
+                dim::mul(&blocks, &Dim::Fixed(tile.blocks() as usize))?
+            };
+            (hopper::PARTS, hopper::text(symbol, gemm, tile, w, &mut sizes)?, grid, hopper::MEMORY)
         }
     };
     arguments.extend(sizes.0.into_iter().map(Argument::Size));
@@ -168,7 +173,8 @@ fn kernel(symbol: &str, gemm: &Gemm, tile: Tile, arch: Arch, places: &[BufferRef
         kernel: symbol.to_owned(),
         grid: [grid, Dim::Fixed(1), Dim::Fixed(1)],
         block: [tile.threads(), 1, 1],
-        persistent: tile.by == By::Wgmma,
+        persistent,
+        waits: true,
         shared: 0,
         arguments,
         nodes: Vec::new(),

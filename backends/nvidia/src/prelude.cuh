@@ -14,7 +14,18 @@ struct bf16 { u16 bits; };
 
 #ifdef BYOC_ON_CPU
 BYOC_CPU_PRELUDE
+inline void wait_for_earlier_kernels() {}
 #else
+
+// Programmatic dependent launch, of sm_90 and newer: a kernel that is launched so may begin before those in front of it have
+// ended. It waits here until they have and what they wrote is there, and then lets the one behind it begin. Every thread that
+// reads or writes memory calls it before.
+__device__ __forceinline__ void wait_for_earlier_kernels() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
 
 // Dynamic shared memory, from its first byte.
 #define BYOC_SHARED(name) extern __shared__ __align__(1024) u8 name[]

@@ -94,6 +94,10 @@ pub struct Launch {
     /// device has multiprocessors.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub persistent: bool,
+    /// Whether the kernel itself waits for those before it, so that it may be launched before they have ended: programmatic
+    /// dependent launch.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
     /// The block: threads along x, y and z.
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory of a block.

@@ -83,6 +83,8 @@ pub(crate) enum Part {
     Errors,
     /// How long it all takes
     Times,
+    /// How long products take by each tile
+    Choices,
     /// Some checks of each kind under NVIDIA's memory and race checkers
     Checker,
 }
@@ -95,12 +97,12 @@ impl Part {
 
     /// Whether its checks call cublasLt.
     pub(crate) fn needs_cublaslt(self) -> bool {
-        matches!(self, Part::Correctness | Part::Replay | Part::Memory | Part::Errors | Part::Times)
+        matches!(self, Part::Correctness | Part::Replay | Part::Memory | Part::Errors | Part::Times | Part::Choices)
     }
 
     /// Whether it has kernels that can be compiled before a device is there.
     pub(crate) fn is_prepared(self) -> bool {
-        matches!(self, Part::Probes | Part::Tiles | Part::Kernels | Part::Attention | Part::Times)
+        matches!(self, Part::Probes | Part::Tiles | Part::Kernels | Part::Attention | Part::Times | Part::Choices)
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn checks(part: Part, args: &Args) -> Result<Vec<Check>> {
     let scope = Scope::of(args)?;
     match part {
         Part::Correctness | Part::Replay | Part::Memory | Part::Errors => scope.needs(fixture::BACKEND)?,
-        Part::Kernels | Part::Tiles => scope.needs(PRODUCTS)?,
+        Part::Kernels | Part::Tiles | Part::Choices => scope.needs(PRODUCTS)?,
         Part::Operators => GENERATING.iter().try_for_each(|backend| scope.needs(backend))?,
         Part::Environment | Part::Probes | Part::Attention | Part::Times | Part::Checker => {}
     }
@@ -66,6 +66,7 @@ pub(crate) fn checks(part: Part, args: &Args) -> Result<Vec<Check>> {
         Part::Memory => one("memory", memory::run).into_iter().map(|check| check.within(180)).collect(),
         Part::Errors => one("errors", errors::run),
         Part::Times => times::checks(&scope),
-        Part::Checker => checker::checks(&scope),
+        Part::Choices => times::choices::checks(&scope),
+        Part::Checker => checker::checks(&scope, args)?,
     })
 }

@@ -319,6 +319,18 @@ fn the_memory_checkers_verdict_is_told() {
     assert!(text(&found).contains(&line), "{}", text(&found));
 }
 
+/// What the checkers look at are checks that there are.
+#[test]
+fn what_is_checked_has_a_name() {
+    let (scratch, mut command) = (temporary(), Command::new(env!("CARGO_BIN_EXE_byoc-gpu-suite")));
+    command.env("TMPDIR", scratch.path());
+    for backend in ["cublas", "cutlass", "cuda"] {
+        command.arg("--plugin").arg(plugin(backend));
+    }
+    let output = command.args(["--only", "checker", "--list"]).output().expect("the suite starts");
+    assert!(output.status.success(), "{}", text(&output));
+}
+
 #[test]
 fn a_machine_without_a_driver_is_one_failed_line() {
     let scratch = temporary();

@@ -8,25 +8,28 @@ use crate::index::{Coordinate, Digit, ONE, divides, joined, product};
 use crate::ir::{Id, computed, stored};
 
 /// The most elements with 32-bit indices, with room for the last block.
-const MOST: usize = (1 << 31) - (1 << 16);
+pub(super) const MOST: usize = (1 << 31) - (1 << 16);
 
 impl Writer<'_> {
     /// The parameter of a buffer.
-    fn parameter(&mut self, id: Id, place: BufferRef, written: bool) -> String {
+    pub(super) fn parameter(&mut self, id: Id, place: BufferRef, written: bool) -> String {
         if !self.places.iter().any(|known| known.place == place) {
             self.places.push(Parameter { place, ty: stored(self.values[id].dtype), written });
         }
         name(place)
     }
 
-    /// Switches to 64-bit indices if a tensor of that shape needs them.
+    /// Switches to 64-bit indices if a tensor of that shape needs them, or leaves it to the run if its size is known late.
     pub(super) fn count(&mut self, shape: &[Dim]) {
-        let elements = product(shape).ok().and_then(|count| count.fixed());
-        self.long |= elements.is_none_or(|elements| elements > MOST);
+        match product(shape) {
+            Ok(Dim::Fixed(elements)) => self.long |= elements > MOST,
+            Ok(elements) => drop(self.size(&elements)),
+            Err(_) => self.long = true,
+        }
     }
 
     /// The offset of an element, and whether it is the first one of a pack.
-    fn offset(&mut self, id: Id, strides: Option<&[i64]>, at: &[Coordinate]) -> Result<(Term, bool), Stop> {
+    pub(super) fn offset(&mut self, id: Id, strides: Option<&[i64]>, at: &[Coordinate]) -> Result<(Term, bool), Stop> {
         let shape = &self.values[id].shape;
         self.count(shape);
         let contiguous = strides.is_none_or(|strides| {
@@ -86,6 +89,9 @@ impl Writer<'_> {
         at: &[Coordinate],
     ) -> Result<Term, Stop> {
         let dtype = self.values[id].dtype;
+        if let Some(element) = self.stage(id, place, strides, at)? {
+            return Ok(self.keep(id, at, element));
+        }
         let (offset, packed) = self.offset(id, strides, at)?;
         let from = self.parameter(id, place, false);
         let guard = self.guards.iter().map(|guard| guard.text.as_str()).collect::<Vec<_>>().join(" && ");
@@ -148,7 +154,7 @@ pub(super) fn name(place: BufferRef) -> String {
 }
 
 /// Converts an element from its type in memory to that in registers.
-fn widened(dtype: DType, text: &str) -> String {
+pub(super) fn widened(dtype: DType, text: &str) -> String {
     match dtype {
         DType::F16 | DType::BF16 => format!("to_float({text})"),
         DType::Bool => format!("{text} != 0"),

@@ -19,6 +19,16 @@ impl Writer<'_> {
         format!("n{index}")
     }
 
+    /// C++ for a size that is a number or a parameter already.
+    pub(super) fn named(&self, size: &Dim) -> String {
+        match (size, self.sizes.iter().position(|known| known == size)) {
+            (Dim::Fixed(size), _) => size.to_string(),
+            (_, Some(index)) => format!("n{index}"),
+            // It does not compile.
+            (_, None) => format!("no parameter: {size}"),
+        }
+    }
+
     /// A new counter of that value.
     pub(super) fn atom(&mut self, value: &Term, size: &Dim) -> Coordinate {
         let atom = self.atoms.len();

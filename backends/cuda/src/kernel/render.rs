@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 
-use super::access::name;
+use super::access::{MOST, name};
 use super::shape::{Shape, Team};
 use super::{Item, Line, Loop, Writer};
 
@@ -42,7 +42,7 @@ impl Names {
 }
 
 /// Whether a text has a word.
-fn mentions(text: &str, word: &str) -> bool {
+pub(super) fn mentions(text: &str, word: &str) -> bool {
     text.split(|char: char| !char.is_ascii_alphanumeric() && char != '_').any(|part| part == word)
 }
 
@@ -86,21 +86,47 @@ impl Writer<'_> {
         }
         arrays.sort();
         let arrays: String = arrays.into_iter().map(|(_, line)| line).collect();
+        let parameters = self.parameters("i64");
+        if !self.long && !self.sizes.is_empty() {
+            return self.of_either_width(symbol, threads, &format!("{head}{arrays}{text}"));
+        }
         let ix = if self.long { "i64" } else { "int" };
-        let parameters = self.parameters();
         format!(
-            "extern \"C\" __global__ void __launch_bounds__({threads}) {symbol}({parameters}) {{\n  using ix = {ix};\n\
+            "extern \"C\" __global__ void __launch_bounds__({threads}) {symbol}({parameters}) {{\n  \
+             wait_for_earlier_kernels();\n  using ix = {ix};\n\
              {head}{arrays}{text}}}\n"
         )
     }
 
-    fn parameters(&self) -> String {
+    /// A kernel of 32-bit indices where the sizes of the run allow them, else of 64-bit ones, in which a division takes
+    /// several times as many instructions.
+    fn of_either_width(&self, symbol: &str, threads: u32, body: &str) -> String {
+        let fit: Vec<_> = (0..self.sizes.len()).map(|index| format!("n{index} <= {MOST}")).collect();
+        let names = self.places.iter().map(|parameter| name(parameter.place));
+        let with = |ix: &str| {
+            let sizes = (0..self.sizes.len()).map(|index| format!("{ix}(n{index})"));
+            format!("{symbol}_parts::body<{ix}>({})", names.clone().chain(sizes).collect::<Vec<_>>().join(", "))
+        };
+        format!(
+            "namespace {symbol}_parts {{\ntemplate <class ix>\n__device__ __forceinline__ void body({}) {{\n{body}}}\n}}\n\n\
+             extern \"C\" __global__ void __launch_bounds__({threads}) {symbol}({}) {{\n  wait_for_earlier_kernels();\n  \
+             if ({})\n    {};\n  else\n    {};\n}}\n",
+            self.parameters("ix"),
+            self.parameters("i64"),
+            fit.join(" && "),
+            with("int"),
+            with("i64"),
+        )
+    }
+
+    /// The parameters, of which sizes have this type.
+    fn parameters(&self, size: &str) -> String {
         let mut parameters = Vec::new();
         for parameter in &self.places {
             let constant = if parameter.written { "" } else { "const " };
             parameters.push(format!("{constant}{} *__restrict__ {}", parameter.ty, name(parameter.place)));
         }
-        parameters.extend((0..self.sizes.len()).map(|index| format!("const i64 n{index}")));
+        parameters.extend((0..self.sizes.len()).map(|index| format!("const {size} n{index}")));
         parameters.join(", ")
     }
 
@@ -115,6 +141,10 @@ impl Writer<'_> {
                 let at = "ix(blockIdx.x) * 256 + ix(threadIdx.x)";
                 let at = if pack == 1 { at.into() } else { format!("({at}){times}") };
                 format!("  const ix i = {at};\n  if (i >= {total}) return;\n")
+            }
+            Shape::Tiles { outer, rows, columns, side } => {
+                self.count(&[outer, rows.clone(), columns.clone()]);
+                self.tile_head(text, &rows, &columns, side)
             }
             Shape::Rows { rows, columns, team, .. } => {
                 self.count(std::slice::from_ref(&rows));
@@ -172,6 +202,13 @@ impl Writer<'_> {
 
     /// A loop over the columns, or the elements of a thread.
     fn columns(&self, current: &Loop, names: &mut Names, text: &mut String) {
+        if let Shape::Tiles { rows, columns, side, .. } = self.shape {
+            let (open, close) = self.tile_loop(current.along_rows, rows, columns, *side);
+            text.push_str(&open);
+            self.packs(current, "    ", names, text);
+            text.push_str(close);
+            return;
+        }
         let Shape::Rows { columns, team, pack, keeps, .. } = self.shape else {
             return self.packs(current, "  ", names, text);
         };
@@ -181,10 +218,7 @@ impl Writer<'_> {
             (_, 1) => "lane".to_owned(),
             (_, pack) => format!("lane * {pack}"),
         };
-        let size = match columns.fixed() {
-            Some(size) => size.to_string(),
-            None => format!("n{}", self.sizes.iter().position(|known| known == columns).unwrap_or(0)),
-        };
+        let size = self.named(columns);
         if !keeps {
             let _ = writeln!(text, "  for (ix c = {lane}; c < {size}; c += {}) {{", lanes * pack);
             self.packs(current, "    ", names, text);

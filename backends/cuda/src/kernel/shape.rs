@@ -6,6 +6,7 @@ use byoc_dim as dim;
 use byoc_nvidia::program::{Argument, BufferRef, Launch};
 use byoc_plugin_api::{DType, Dim};
 
+use super::tiles::Tiled;
 use super::{Atom, Level, Loop, Materialised, Stop, Writer};
 use crate::index::{Coordinate, ONE, divides, joined, product, spread};
 use crate::ir::{Def, Id, Value};
@@ -26,6 +27,9 @@ pub(crate) enum Shape {
     Probe(Vec<Dim>),
     /// One counter for all elements.
     Map { total: Dim, pack: usize },
+    /// Tiles through shared memory, for operands that are contiguous along other axes than the result: counters for the axes
+    /// along which they are, for those along which the result is, and for all others.
+    Tiles { outer: Dim, rows: Dim, columns: Dim, side: usize },
     /// One counter for rows and one for the columns that are reduced.
     Rows { rows: Dim, columns: Dim, team: Team, pack: usize, keeps: bool },
 }
@@ -53,7 +57,7 @@ impl Shape {
     /// Elements of a pack.
     pub(super) fn pack(&self) -> usize {
         match self {
-            Shape::Probe(_) => 1,
+            Shape::Probe(_) | Shape::Tiles { .. } => 1,
             Shape::Map { pack, .. } | Shape::Rows { pack, .. } => *pack,
         }
     }
@@ -61,7 +65,7 @@ impl Shape {
     /// The counter of packs.
     pub(super) fn packed(&self) -> Option<usize> {
         match self {
-            Shape::Probe(_) => None,
+            Shape::Probe(_) | Shape::Tiles { .. } => None,
             Shape::Map { .. } => Some(0),
             Shape::Rows { .. } => Some(1),
         }
@@ -72,6 +76,7 @@ impl Shape {
         match self {
             Shape::Probe(_) => Vec::new(),
             Shape::Map { .. } => vec![(0, true)],
+            Shape::Tiles { .. } => vec![(0, true), (1, true), (2, true)],
             Shape::Rows { .. } => vec![(0, true), (1, false)],
         }
     }
@@ -86,6 +91,9 @@ impl Shape {
         match self {
             Shape::Probe(sizes) => sizes.iter().map(|size| atom("i", Level::Element, size)).collect(),
             Shape::Map { total, .. } => vec![atom("i", Level::Pack, total)],
+            Shape::Tiles { outer, rows, columns, .. } => {
+                vec![atom("o", Level::Row, outer), atom("r", Level::Element, rows), atom("c", Level::Element, columns)]
+            }
             Shape::Rows { rows, columns, .. } => {
                 vec![atom("row", Level::Row, rows), atom("c", Level::Pack, columns)]
             }
@@ -152,7 +160,10 @@ pub(crate) fn make(
 ) -> Result<Kernel, Stop> {
     let job = Job { values, memory, root, place };
     match job.probe() {
-        Ok(()) => {
+        Ok(reads) => {
+            if let Some(Tiled { shape, at }) = Tiled::of(&values[root], &reads)? {
+                return job.finish(job.write(&shape, &at, false)?, &shape, name);
+            }
             let shape = job.map()?;
             job.finish(job.write(&shape, &spread(0, &values[root].shape)?, false)?, &shape, name)
         }
@@ -206,11 +217,13 @@ impl<'a> Job<'a> {
             long: false,
             scattered: 0,
             along: [0; 2],
+            reads: Vec::new(),
+            tiles: Vec::new(),
         }
     }
 
-    /// Whether the result needs no rows.
-    fn probe(&self) -> Result<(), Stop> {
+    /// The coordinates of its reads, if the result needs no rows.
+    fn probe(&self) -> Result<Vec<Coordinate>, Stop> {
         let sizes = &self.values[self.root].shape;
         let shape = Shape::Probe(sizes.clone());
         let mut writer = self.writer(&shape);
@@ -220,7 +233,8 @@ impl<'a> Job<'a> {
             if *size == ONE { Vec::new() } else { vec![digit] }
         };
         let at: Vec<Coordinate> = sizes.iter().enumerate().map(own).collect();
-        writer.compute(self.root, &at).map(drop)
+        writer.compute(self.root, &at)?;
+        Ok(writer.reads)
     }
 
     /// The rows of the result, for a reduction at these coordinates.
@@ -329,9 +343,20 @@ impl<'a> Job<'a> {
     }
 
     fn finish(&self, mut writer: Writer<'_>, shape: &Shape, name: &str) -> Result<Kernel, Stop> {
+        // Loops name their sizes.
+        if let Shape::Tiles { rows, columns, .. } = shape {
+            writer.size(rows);
+            writer.size(columns);
+        } else if let Shape::Rows { columns, .. } = shape {
+            writer.size(columns);
+        }
         let (blocks, threads) = match shape {
             Shape::Probe(_) => return Err(Stop::Refused("a kernel without loops".into())),
             Shape::Map { total, pack } => (dim::ceil_div(total, &Dim::Fixed(THREADS as usize * pack))?, THREADS),
+            Shape::Tiles { outer, rows, columns, side } => {
+                let tiles = |size: &Dim| dim::ceil_div(size, &Dim::Fixed(*side));
+                (product([outer, &tiles(rows)?, &tiles(columns)?])?, THREADS)
+            }
             Shape::Rows { rows, team, .. } => {
                 let threads = team.threads(rows);
                 (dim::ceil_div(rows, &Dim::Fixed((threads / team.lanes()) as usize))?, threads)
@@ -346,6 +371,7 @@ impl<'a> Job<'a> {
             grid: [blocks, ONE, ONE],
             block: [threads, 1, 1],
             persistent: false,
+            waits: true,
             shared: 0,
             arguments,
             nodes: Vec::new(),

@@ -146,7 +146,7 @@ pub(crate) fn generate(spec: &ConvSpec, name: &str, at: &[BufferRef]) -> Generat
     let given = windows.fixed().map_or_else(|| "windows".to_owned(), |windows| windows.to_string());
     let _ = write!(
         text,
-        "}}\n\nextern \"C\" __global__ void __launch_bounds__({threads}, 1) {name}(\n    {}) {{\n  \
+        "}}\n\nextern \"C\" __global__ void __launch_bounds__({threads}, 1) {name}(\n    {}) {{\n  wait_for_earlier_kernels();\n  \
          {name}_parts::convolve(x, w, {}, {}, y, {given});\n}}\n",
         parameters.join(", "),
         or_none(spec.bias, "bias"),
@@ -160,6 +160,7 @@ pub(crate) fn generate(spec: &ConvSpec, name: &str, at: &[BufferRef]) -> Generat
         grid,
         block: [threads, 1, 1],
         persistent: false,
+        waits: true,
         shared: 0,
         arguments,
         nodes: Vec::new(),

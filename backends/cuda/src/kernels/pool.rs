@@ -78,7 +78,7 @@ pub(crate) fn generate(spec: &PoolSpec, name: &str, at: &[BufferRef]) -> Generat
     let _ = write!(
         text,
         "}}\n\nextern \"C\" __global__ void __launch_bounds__({THREADS}) {name}(\n    \
-         const {name}_parts::T* x, {name}_parts::T* y{parameter}) {{\n  {name}_parts::pool(x, y, {given});\n}}\n"
+         const {name}_parts::T* x, {name}_parts::T* y{parameter}) {{\n  wait_for_earlier_kernels();\n  {name}_parts::pool(x, y, {given});\n}}\n"
     );
     let mut arguments: Vec<_> = at.iter().map(|&place| Argument::Pointer(place)).collect();
     arguments.extend(count.is_none().then(|| Argument::Size(spec.count.clone())));
@@ -90,6 +90,7 @@ pub(crate) fn generate(spec: &PoolSpec, name: &str, at: &[BufferRef]) -> Generat
         grid: [blocks.unwrap_or(Dim::Fixed(0)), Dim::Fixed(1), Dim::Fixed(1)],
         block: [THREADS, 1, 1],
         persistent: false,
+        waits: true,
         shared: 0,
         arguments,
         nodes: Vec::new(),

@@ -3,7 +3,7 @@
 use byoc_plugin_api::testing::Rng;
 use byoc_plugin_api::{Attribute, DType};
 
-use super::fixture::{Net, check};
+use super::fixture::{Net, check, kernels_of};
 
 /// A result of which another result is a part, and one that is read along another axis than it is folded.
 #[test]
@@ -37,6 +37,47 @@ fn parts_of_results() {
         net.output(exp).output(share).output(rows);
         nets.push(("one of several".to_owned(), net));
     }
+    check(&nets);
+}
+
+/// Transpositions go through tiles in shared memory, with what comes before and after them; tiles at the edges are not whole.
+#[test]
+fn transpositions_by_tiles() {
+    let mut nets = Vec::new();
+    let cases: [(&[usize], &[i64]); 8] = [
+        (&[2, 67, 35], &[0, 2, 1]),
+        (&[35, 130], &[1, 0]),
+        (&[2, 21, 5, 14], &[0, 2, 3, 1]),
+        (&[2, 5, 14, 21], &[0, 3, 1, 2]),
+        (&[3, 17, 1, 49], &[3, 0, 2, 1]),
+        (&[17, 2, 3, 33], &[3, 1, 2, 0]),
+        (&[16, 16, 16], &[2, 1, 0]),
+        // Too few columns for tiles.
+        (&[2, 40, 15], &[0, 2, 1]),
+    ];
+    for (shape, perm) in cases {
+        for (dtype, named) in [(DType::F16, false), (DType::F32, true), (DType::U8, false), (DType::F64, false)] {
+            let mut net = Net::new(named);
+            let perm = ("Transpose", &[("perm", Attribute::Ints(perm.to_vec()))][..]);
+            let x = net.input(dtype, shape);
+            let plain = net.node(perm, &[x]);
+            net.output(plain);
+            if dtype.is_float() {
+                let (tanh, other) = (net.node(("Tanh", &[]), &[x]), net.input(dtype, shape));
+                let (turned, beside) = (net.node(perm, &[tanh]), net.node(perm, &[other]));
+                let scale = net.constant(dtype, &[*net.shape(turned).last().expect("it has axes")]);
+                let sum = net.node(("Add", &[]), &[turned, beside]);
+                let scaled = net.node(("Mul", &[]), &[sum, scale]);
+                net.output(scaled);
+            }
+            nets.push((format!("{perm:?} of {dtype} {shape:?}"), net));
+        }
+    }
+    let tiled = |(_, net): &&(String, Net)| {
+        net.fuse().source.is_some_and(|source| kernels_of(&source.text).contains("__shared__"))
+    };
+    let by_tiles = nets.iter().filter(tiled).count();
+    assert_eq!(by_tiles, nets.len() - 4);
     check(&nets);
 }
 

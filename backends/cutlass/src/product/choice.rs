@@ -2,8 +2,7 @@
 //!
 //! A block computes a tile of M x N elements and reads `(M + N) K` for it, so larger tiles read less; but all
 //! multiprocessors wait for the last tile (wave quantisation), so a product needs several tiles for each. The cost of a tile
-//! is its area over the share of the peak that its shape reaches. The shares are estimates from the reuse of a warp's
-//! operands; `byoc tune` measures the rest.
+//! is what a GPU measured, on sm_90, or its area over an estimated share of the peak; `byoc tune` measures the rest.
 
 use byoc_nvidia::compile::Arch;
 use byoc_plugin_api::DType;
@@ -24,6 +23,9 @@ pub(crate) struct Tile {
     pub(crate) warp: (u32, u32),
     /// Pipeline stages: steps of K in shared memory at a time.
     pub(crate) stages: u32,
+    /// Who computes it. Recipes of before there were several have none.
+    #[serde(default)]
+    pub(crate) schedule: Schedule,
 }
 
 /// The instruction that multiplies.
@@ -36,38 +38,80 @@ pub(crate) enum By {
     Wgmma,
 }
 
-const fn mma(m: u32, n: u32, k: u32, warp: (u32, u32), stages: u32) -> Tile {
-    Tile { by: By::Mma, m, n, k, warp, stages }
+/// Who computes a tile by `wgmma`: `kernels/hopper.cuh` describes each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Schedule {
+    /// All warpgroups of a block.
+    #[default]
+    Cooperative,
+    /// One of two warpgroups, in turn.
+    PingPong,
+    /// As many blocks, each for a part of K.
+    SplitK(u32),
+}
+
+pub(super) const fn mma(m: u32, n: u32, k: u32, warp: (u32, u32), stages: u32) -> Tile {
+    Tile { by: By::Mma, m, n, k, warp, stages, schedule: Schedule::Cooperative }
 }
 
 const fn wgmma(m: u32, n: u32, stages: u32) -> Tile {
-    Tile { by: By::Wgmma, m, n, k: 64, warp: (16, n), stages }
+    Tile { by: By::Wgmma, m, n, k: 64, warp: (16, n), stages, schedule: Schedule::Cooperative }
 }
 
-/// Tiles, and the share of the peak of their instruction in percent. K and stages are for 16 bits; in 32 bits K is half of
-/// it. Shared memory is `2 (m + n) k stages` bytes: of at most 96 KiB for `mma`, since sm_80 has 163 KiB for a block, and
-/// tiles up to 128 x 128 leave room for a second block; of 200 KiB for `wgmma`, since sm_90 has 227 KiB, and a block
-/// that goes from tile to tile is the only one.
-const TILES: [(Tile, usize); 15] = [
-    (mma(256, 128, 32, (64, 64), 3), 100),
-    (mma(128, 256, 32, (64, 64), 3), 100),
-    (mma(128, 128, 32, (64, 64), 4), 94),
-    (mma(128, 64, 32, (64, 32), 5), 78),
-    (mma(64, 128, 32, (32, 64), 5), 78),
-    (mma(64, 64, 64, (32, 32), 4), 62),
-    (mma(32, 64, 64, (16, 32), 5), 40),
-    (mma(16, 128, 64, (16, 32), 4), 30),
-    (wgmma(128, 256, 4), 100),
-    (wgmma(128, 192, 5), 93),
-    (wgmma(128, 128, 6), 85),
-    (wgmma(128, 64, 8), 68),
-    (wgmma(64, 256, 5), 75),
-    (wgmma(64, 128, 8), 58),
-    (wgmma(64, 64, 12), 40),
+const fn ping_pong(m: u32, n: u32, stages: u32) -> Tile {
+    Tile { schedule: Schedule::PingPong, ..wgmma(m, n, stages) }
+}
+
+const fn split(m: u32, n: u32, stages: u32, blocks: u32) -> Tile {
+    Tile { schedule: Schedule::SplitK(blocks), ..wgmma(m, n, stages) }
+}
+
+/// A tile, and what is known of its speed.
+struct Known {
+    tile: Tile,
+    /// The share of the peak of `mma` that it reaches, in percent: an estimate from the reuse of a warp's operands.
+    share: usize,
+    /// Clocks of an H100 for 64 elements of K, and for all else: the first copies, the epilogue, and with split-K the exchange.
+    step: usize,
+    besides: usize,
+}
+
+const fn known(tile: Tile, share: usize, step: usize, besides: usize) -> Known {
+    Known { tile, share, step, besides }
+}
+
+/// All tiles. K and stages are for 16 bits; in 32 bits K is half of it. Shared memory is `2 (m + n) k stages` bytes: of at most
+/// 96 KiB for `mma`, since sm_80 has 163 KiB for a block, and tiles up to 128 x 128 leave room for a second block; of 200 KiB
+/// for `wgmma`, since sm_90 has 227 KiB, and a block that goes from tile to tile is the only one.
+///
+/// Clocks are fitted to what `byoc-gpu-suite --only choices` measured of products of BERT-large (`docs/benchmarks.md`), at
+/// 1.755 GHz. Tiles that were the fastest for none of them are left out.
+const TILES: [Known; 20] = [
+    known(mma(256, 128, 32, (64, 64), 3), 100, 1720, 9300),
+    known(mma(128, 256, 32, (64, 64), 3), 100, 1700, 9000),
+    known(mma(128, 128, 32, (64, 64), 4), 94, 990, 5900),
+    known(mma(128, 64, 32, (64, 32), 5), 78, 710, 4200),
+    known(mma(64, 128, 32, (32, 64), 5), 78, 710, 4200),
+    known(mma(64, 64, 64, (32, 32), 4), 62, 475, 1900),
+    known(mma(32, 64, 64, (16, 32), 5), 40, 330, 4200),
+    known(mma(16, 128, 64, (16, 32), 4), 30, 345, 3100),
+    known(wgmma(128, 256, 4), 0, 1190, 6000),
+    known(wgmma(128, 192, 5), 0, 1100, 3100),
+    known(wgmma(128, 128, 6), 0, 720, 4100),
+    known(wgmma(128, 64, 8), 0, 270, 7200),
+    known(wgmma(64, 256, 5), 0, 735, 4000),
+    known(wgmma(64, 128, 8), 0, 290, 5900),
+    known(wgmma(64, 64, 12), 0, 240, 4700),
+    known(ping_pong(128, 128, 6), 0, 690, 2900),
+    known(ping_pong(64, 128, 8), 0, 390, 1900),
+    known(split(64, 64, 8, 2), 0, 285, 5600),
+    known(split(64, 128, 6, 4), 0, 365, 6900),
+    known(split(128, 64, 6, 4), 0, 420, 6600),
 ];
 
-/// The peak of `mma` on sm_90 in percent of that of `wgmma`.
-const MMA_ON_HOPPER: usize = 62;
+/// Clocks until the first tile of a block with ping-pong is done, beside those of all tiles: nothing is hidden by then.
+const FIRST_OF_PING_PONG: usize = 4500;
 
 /// Assumed rows of a product if unknown: a few sequences of some hundred tokens.
 const LIKELY_ROWS: usize = 1024;
@@ -79,22 +123,37 @@ impl Tile {
     pub(crate) fn name(self) -> String {
         let Tile { by, m, n, k, stages, .. } = self;
         let by = if by == By::Wgmma { "wgmma" } else { "mma" };
-        format!("{m}x{n}x{k}_{stages} {by}")
+        let schedule = match self.schedule {
+            Schedule::Cooperative => String::new(),
+            Schedule::PingPong => " ping-pong".into(),
+            Schedule::SplitK(blocks) => format!(" split-{blocks}"),
+        };
+        format!("{m}x{n}x{k}_{stages} {by}{schedule}")
+    }
+
+    /// The warpgroups of a block that multiply.
+    pub(crate) fn groups(self) -> u32 {
+        if self.schedule == Schedule::PingPong { 2 } else { self.m / 64 }
+    }
+
+    /// The blocks that share it, a cluster.
+    pub(crate) fn blocks(self) -> u32 {
+        if let Schedule::SplitK(blocks) = self.schedule { blocks } else { 1 }
     }
 
     /// Threads of a block.
     pub(crate) fn threads(self) -> u32 {
         match self.by {
             By::Mma => 32 * (self.m / self.warp.0) * (self.n / self.warp.1),
-            // A consumer warpgroup for 64 rows, and a producer warpgroup.
-            By::Wgmma => 128 * (self.m / 64 + 1),
+            // The consumer warpgroups, and a producer warpgroup.
+            By::Wgmma => 128 * (self.groups() + 1),
         }
     }
 }
 
 /// All tiles.
 pub(crate) fn all() -> impl Iterator<Item = Tile> {
-    TILES.into_iter().map(|(tile, _)| tile)
+    TILES.iter().map(|known| known.tile)
 }
 
 /// The multiprocessors of the GPU that an architecture represents: the A100 or the H100.
@@ -108,23 +167,42 @@ pub(crate) fn candidates(gemm: &Gemm, arch: Arch) -> Vec<Tile> {
     // cp.async copies at least 4 bytes. Elements of less alignment are copied through registers, in two stages.
     let slow = gemm.alignment().iter().take(2).any(|&width| width as usize * gemm.dtype.unpacked_bytes() < 4);
     let takes_wgmma = arch.number() == 90 && arch.is_own() && hopper::takes(gemm);
-    let of = |&(tile, share): &(Tile, usize)| match tile.by {
-        By::Wgmma => takes_wgmma.then_some((tile, share)),
-        By::Mma => {
-            let k = if narrow { tile.k / 2 } else { tile.k };
-            let share = if arch.number() >= 90 { share * MMA_ON_HOPPER / 100 } else { share };
-            Some((Tile { k, stages: if slow { 2 } else { tile.stages }, ..tile }, share))
-        }
+    let takes = |tile: Tile| match tile.by {
+        // Each block of a cluster has two steps of K or more.
+        By::Wgmma => takes_wgmma && (tile.blocks() == 1 || gemm.k >= 2 * (tile.k * tile.blocks()) as usize),
+        By::Mma => true,
     };
-    let mut all: Vec<_> = TILES.iter().filter_map(of).collect();
-    all.sort_by_key(|&(tile, share)| cost(gemm, arch, tile, share));
-    all.into_iter().map(|(tile, _)| tile).collect()
+    let mut all: Vec<_> = TILES.iter().filter(|known| takes(known.tile)).collect();
+    all.sort_by_key(|known| cost(gemm, arch, known));
+    let sized = |known: &Known| match known.tile {
+        tile @ Tile { by: By::Mma, k, stages, .. } => {
+            Tile { k: if narrow { k / 2 } else { k }, stages: if slow { 2 } else { stages }, ..tile }
+        }
+        tile => tile,
+    };
+    all.into_iter().map(sized).collect()
 }
 
 /// The estimated time until the last multiprocessor is done, in arbitrary units.
-fn cost(gemm: &Gemm, arch: Arch, tile: Tile, share: usize) -> usize {
+fn cost(gemm: &Gemm, arch: Arch, known: &Known) -> usize {
+    let &Known { tile, share, step, besides } = known;
     let m = gemm.m.fixed().unwrap_or(LIKELY_ROWS);
     let batch: usize = gemm.batch.iter().map(|batch| batch.count.fixed().unwrap_or(LIKELY_BATCH)).product();
     let tiles = m.div_ceil(tile.m as usize) * gemm.n.div_ceil(tile.n as usize) * batch;
-    tiles.div_ceil(multiprocessors(arch)) * (tile.m * tile.n) as usize * 100 / share
+    let waves = tiles.div_ceil(at_once(tile, arch));
+    if arch.number() != 90 {
+        return waves * (tile.m * tile.n) as usize * 100 / share.max(1);
+    }
+    let first = if tile.schedule == Schedule::PingPong { FIRST_OF_PING_PONG } else { 0 };
+    waves * (gemm.k.div_ceil(64).div_ceil(tile.blocks() as usize) * step + besides) + first
+}
+
+/// How many tiles a GPU computes at a time. All blocks of a cluster are in one of its partitions, of 16 or 18 multiprocessors:
+/// as many clusters were measured.
+fn at_once(tile: Tile, arch: Arch) -> usize {
+    match tile.blocks() {
+        1 => multiprocessors(arch),
+        2 => 62,
+        _ => 28,
+    }
 }

@@ -6,7 +6,7 @@ use byoc_nvidia::program::{Argument, BufferRef, TensorMap};
 use byoc_plugin_api::{DType, Dim, Error};
 
 use super::Sizes;
-use super::choice::Tile;
+use super::choice::{Schedule, Tile};
 use super::emit::{activation, element, indices, offset_y, parameters};
 use super::gemm::{Batch, Gemm, Order};
 
@@ -40,62 +40,89 @@ pub(crate) fn takes(gemm: &Gemm) -> bool {
 }
 
 /// The kernel's text. Its parameters are the maps of x and w, the bias and c if there are any, y, and the sizes.
-pub(crate) fn text(symbol: &str, gemm: &Gemm, tile: Tile, sizes: &mut Sizes) -> Result<String, Error> {
-    let Tile { m: tile_m, n: tile_n, k: deep, stages, .. } = tile;
-    let Gemm { n, k, alpha, .. } = gemm;
-    let (groups, columns) = (tile_m / 64, n.div_ceil(tile_n as usize));
-    let vector = gemm.bias.map_or(Ok("float"), element)?;
-    let element = element(gemm.dtype)?;
-    let instruction = if gemm.dtype == DType::F16 { "F32F16F16" } else { "F32BF16BF16" };
-    let (by_rows, major) = if gemm.w.order == Order::Rows { (true, "MN") } else { (false, "K") };
-    let (activation, source) = (activation(gemm.activation), gemm.beta.is_some());
+pub(crate) fn text(symbol: &str, gemm: &Gemm, tile: Tile, w: BufferRef, sizes: &mut Sizes) -> Result<String, Error> {
+    let (&Gemm { n, k, alpha, .. }, Tile { m: tile_m, n: tile_n, .. }) = (gemm, tile);
+    let (columns, splits) = (n.div_ceil(tile_n as usize), tile.blocks());
     let (rows, at_y) = (sizes.text(&gemm.m), offset_y(gemm, sizes));
     let (at_x, at_w) = (beyond(gemm, sizes, |batch| &batch.x), beyond(gemm, sizes, |batch| &batch.w));
     let counts: String = gemm.batch.iter().map(|batch| format!(" * {}", sizes.text(&batch.count))).collect();
-    let maps = ["x", "w"].map(|name| format!("__grid_constant__ const Map {name}"));
-    let parameters = parameters(gemm, maps, sizes)?;
+    let map = |name: &str| format!("__grid_constant__ const Map {name}");
+    let parameters = parameters(gemm, ["x", "w"].map(map), sizes)?;
     let bias = if gemm.bias.is_some() { "bias" } else { "nullptr" };
-    let (c, beta) = (if source { "c + at_y" } else { "nullptr" }, gemm.beta.unwrap_or(0.0));
+    let (c, beta) = (if gemm.beta.is_some() { "c + at_y" } else { "nullptr" }, gemm.beta.unwrap_or(0.0));
+    // What is not computed by another kernel need not wait for one.
+    let begins = match w {
+        BufferRef::Constant(_) => format!("        begun = kernel.begin(at.n * {tile_n}, first, last, copy_w);\n"),
+        _ => String::new(),
+    };
+    let cluster = if splits > 1 { &format!("__cluster_dims__({splits}, 1, 1) ") } else { "" };
     // Registers are reallocated from producers to consumers: 168 of each of 384 threads are 40 and twice 232.
-    let (fewer, more) = match groups {
+    let (fewer, more) = match tile.groups() {
         2 => ("    cutlass::arch::warpgroup_reg_dealloc<40>();\n", "    cutlass::arch::warpgroup_reg_alloc<232>();\n"),
         _ => ("", ""),
     };
+    let kernel_type = kernel_type(symbol, gemm, tile)?;
     Ok(format!(
-        "namespace {symbol}_ {{
-using Element = {element};
-using Atom = cute::SM90_64x{tile_n}x16_{instruction}_SS<cute::GMMA::Major::K, cute::GMMA::Major::{major}>;
-using Kernel = Hopper<Element, Atom, {groups}, {tile_n}, {stages}, {by_rows}, {vector}, {activation}, {source}>;
-}}
-extern \"C\" __device__ int {symbol}_launch_info[] = {{
-    {symbol}_::Kernel::kThreads, {symbol}_::Kernel::kShared, {tile_m}, {tile_n}, {deep}}};
-
-extern \"C\" __global__ void __launch_bounds__({symbol}_::Kernel::kThreads, 1)
+        "{kernel_type}
+extern \"C\" __global__ void {cluster}__launch_bounds__({symbol}_::Kernel::kThreads, 1)
 {symbol}({parameters}) {{
   using namespace {symbol}_;
   BYOC_SHARED(memory);
   int const m = int({rows}), n = {n}, k = {k}, rows = (m + {tile_m} - 1) / {tile_m}, columns = {columns};
   long long const tiles = (long long)rows * columns{counts};
+  unsigned const place = blockIdx.x / {splits}, stride = gridDim.x / {splits}, rank = blockIdx.x % {splits};
+  int const first = Kernel::part(k, rank), last = Kernel::part(k, rank + 1);
   Kernel kernel(memory, x, w);
-  int step = 0;
   if (threadIdx.x < 128) {{
 {fewer}    if (threadIdx.x >= 32 || !cute::elect_one_sync()) return;
-    for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{
+    int step = 0, begun = 0;
+    bool waited = false;
+    for (long long tile = place; tile < tiles; tile += stride) {{
       [[maybe_unused]] int const z = int(tile / (rows * columns));
       TileCoord const at = tile_coord(int(tile % (rows * columns)), rows, columns);
       auto copy_x = [&](uint64_t *full, Element *to, int a, int b) {{ Kernel::copy(x, full, to, a, b{at_x}); }};
       auto copy_w = [&](uint64_t *full, Element *to, int a, int b) {{ Kernel::copy(w, full, to, a, b{at_w}); }};
-      kernel.bring(step, at.m * {tile_m}, at.n * {tile_n}, k, copy_x, copy_w);
+      if (!waited) {{
+{begins}        wait_for_earlier_kernels();
+        waited = true;
+      }}
+      kernel.bring(step, begun, at.m * {tile_m}, at.n * {tile_n}, first, last, copy_x, copy_w);
     }}
   }} else {{
-{more}    for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{
+{more}    wait_for_earlier_kernels();
+    int const turn = (threadIdx.x / 128 - 1) % Kernel::kTurns;
+    int step = turn * (last - first);
+    for (long long tile = place + turn * (long long)stride; tile < tiles; tile += Kernel::kTurns * (long long)stride) {{
       [[maybe_unused]] long long const z = tile / (rows * columns);
       TileCoord const at = tile_coord(int(tile % (rows * columns)), rows, columns);
       {at_y}
-      kernel.multiply(step, at.m * {tile_m}, at.n * {tile_n}, m, n, k, {alpha:?}f, {beta:?}f, {bias}, {c}, y + at_y);
+      kernel.multiply(step, last - first, at.m * {tile_m}, at.n * {tile_n}, m, n, {alpha:?}f, {beta:?}f, {bias}, {c}, y + at_y);
+      step += (Kernel::kTurns - 1) * (last - first);
     }}
   }}
 }}
+"
+    ))
+}
+
+/// The type of the kernel, and what the host has to know of it.
+fn kernel_type(symbol: &str, gemm: &Gemm, tile: Tile) -> Result<String, Error> {
+    let Tile { m: tile_m, n: tile_n, k: deep, stages, schedule, .. } = tile;
+    let vector = gemm.bias.map_or(Ok("float"), element)?;
+    let element = element(gemm.dtype)?;
+    let instruction = if gemm.dtype == DType::F16 { "F32F16F16" } else { "F32BF16BF16" };
+    let (by_rows, major) = if gemm.w.order == Order::Rows { (true, "MN") } else { (false, "K") };
+    let (activation, source) = (activation(gemm.activation), gemm.beta.is_some());
+    let (groups, ping_pong, splits) = (tile.groups(), schedule == Schedule::PingPong, tile.blocks());
+    Ok(format!(
+        "namespace {symbol}_ {{
+using Element = {element};
+using Atom = cute::SM90_64x{tile_n}x16_{instruction}_SS<cute::GMMA::Major::K, cute::GMMA::Major::{major}>;
+using Kernel = Hopper<Element, Atom, {groups}, {ping_pong}, {splits}, {tile_m}, {tile_n}, {stages}, {by_rows}, {vector},
+                      {activation}, {source}>;
+}}
+extern \"C\" __device__ int {symbol}_launch_info[] = {{
+    {symbol}_::Kernel::kThreads, {symbol}_::Kernel::kShared, {tile_m}, {tile_n}, {deep}}};
 "
     ))
 }

@@ -49,6 +49,7 @@ extern \"C\" __global__ void __launch_bounds__({symbol}_::Kernel::kThreads)
 {symbol}({parameters}) {{
   using namespace {symbol}_;
   BYOC_SHARED(memory);
+  wait_for_earlier_kernels();
   int const m = int({rows}), n = {size_n}, k = {size_k}, rows = (m + {m} - 1) / {m}, columns = {columns};
   [[maybe_unused]] long long const z = blockIdx.x / (rows * columns);
 {offsets}

@@ -83,7 +83,7 @@ fn a_block_for_each_tile() {
     let grid = |gemm: &Gemm| launched(gemm, "sm_80").launch.grid;
     let one = || Dim::Fixed(1);
     // 4 rows and 24 columns of tiles of 128 x 128.
-    assert_eq!(best(&plain(), arch("sm_80")), Tile { by: By::Mma, m: 128, n: 128, k: 32, warp: (64, 64), stages: 4 });
+    assert_eq!(best(&plain(), arch("sm_80")), choice::mma(128, 128, 32, (64, 64), 4));
     assert_eq!(grid(&plain()), [Dim::Fixed(4 * 24), one(), one()]);
     let more = Gemm { m: Dim::Fixed(513), n: 3080, ..plain() };
     let Tile { m, n, .. } = best(&more, arch("sm_80"));
@@ -163,10 +163,17 @@ fn tiles_fit() {
         }
     }
     let all = candidates(&plain(), arch("sm_90a"));
-    assert_eq!(all.len(), 15);
+    assert_eq!(all.len(), 20);
     for tile in all.iter().filter(|tile| tile.by == By::Wgmma) {
-        let bytes = (tile.m + tile.n) * tile.k * tile.stages * 2;
+        // Blocks that share K keep their sums beside the stages.
+        let sums = if tile.blocks() > 1 { tile.m * tile.n * 4 } else { 0 };
+        let bytes = (tile.m + tile.n) * tile.k * tile.stages * 2 + sums;
         assert!(bytes <= 200 << 10 && tile.k == 64, "{tile:?}");
+        // A thread has at most 128 sums.
+        assert!(
+            tile.m * tile.n <= 128 * (tile.threads() - 128) / if tile.groups() * 64 > tile.m { 2 } else { 1 },
+            "{tile:?}"
+        );
     }
 }
 

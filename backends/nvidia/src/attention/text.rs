@@ -39,6 +39,7 @@ pub fn generate(spec: &Spec, name: &str, at: &[BufferRef]) -> Result<GeneratedKe
         grid: [blocks, Dim::Fixed(spec.heads), spec.batch.clone()],
         block: [tiles.threads, 1, 1],
         persistent: false,
+        waits: true,
         shared: tiles.shared,
         arguments,
         nodes: Vec::new(),
@@ -192,7 +193,7 @@ fn entry(spec: &Spec, name: &str) -> String {
     let group = spec.heads / spec.kv_heads;
     let blocks = Tiles::of(spec).blocks(spec);
     let mut text = format!("extern \"C\" __global__ void __launch_bounds__({threads}, {blocks}) {name}(\n");
-    let _ = writeln!(text, "    {}) {{\n  BYOC_SHARED(shared);", parameters.join(", "));
+    let _ = writeln!(text, "    {}) {{\n  BYOC_SHARED(shared);\n  wait_for_earlier_kernels();", parameters.join(", "));
     text += &known;
     let _ = writeln!(text, "  const i64 batch = blockIdx.z, head = blockIdx.y, kv_head = head / {group};");
     let at = |name: &str, layout: &Layout, heads: usize, size: usize| {

@@ -1,10 +1,11 @@
-//! Kernel arguments: binds addresses and sizes to what `cuLaunchKernel` takes, and launches.
+//! Kernel arguments: binds addresses and sizes to what `cuLaunchKernelEx` takes, and launches.
 
 use std::ffi::c_void;
 
 use byoc_plugin_api::{DType, DeviceTensor, Error};
 use cudarc::driver::sys::{
-    self, CUtensorMap, CUtensorMapDataType_enum as Type, CUtensorMapFloatOOBfill_enum as Fill,
+    self, CUlaunchAttribute, CUlaunchAttributeID_enum as LaunchAttribute, CUlaunchAttributeValue, CUlaunchConfig,
+    CUtensorMap, CUtensorMapDataType_enum as Type, CUtensorMapFloatOOBfill_enum as Fill,
     CUtensorMapInterleave_enum as Interleave, CUtensorMapL2promotion_enum as Promotion,
     CUtensorMapSwizzle_enum as Swizzle,
 };
@@ -77,13 +78,15 @@ pub(super) struct PreparedLaunch {
     grid: [u32; 3],
     block: [u32; 3],
     shared: u32,
+    /// Whether it may begin before what is in front of it has ended.
+    overlaps: bool,
     arguments: Arguments,
 }
 
 impl PreparedLaunch {
-    fn new(kernel: &Kernel, work: &SizedLaunch, values: &[Vec<u8>]) -> PreparedLaunch {
+    fn new(kernel: &Kernel, work: &SizedLaunch, overlaps: bool, values: &[Vec<u8>]) -> PreparedLaunch {
         let SizedLaunch { grid, block, shared, .. } = *work;
-        PreparedLaunch { kernel: kernel.clone(), grid, block, shared, arguments: Arguments::new(values) }
+        PreparedLaunch { kernel: kernel.clone(), grid, block, shared, overlaps, arguments: Arguments::new(values) }
     }
 
     /// Queues it.
@@ -91,10 +94,27 @@ impl PreparedLaunch {
         let ([x, y, z], [a, b, c]) = (self.grid, self.block);
         debug_assert!(!self.arguments.chunks.is_empty(), "the pointers are into them");
         let pointers = self.arguments.pointers.as_mut_ptr();
-        let (function, stream, nothing) = (self.kernel.function, attached.stream(), std::ptr::null_mut());
-        // SAFETY: the function's module lives as long as the kernel, and the stream is the domain's. The code is
-        // trusted to name the kernel's parameters, as it is with what the kernel does.
-        let queued = unsafe { sys::cuLaunchKernel(function, x, y, z, a, b, c, self.shared, stream, pointers, nothing) };
+        let mut overlap = CUlaunchAttribute {
+            id: LaunchAttribute::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: a,
+            blockDimY: b,
+            blockDimZ: c,
+            sharedMemBytes: self.shared,
+            hStream: attached.stream(),
+            attrs: &raw mut overlap,
+            numAttrs: self.overlaps.into(),
+        };
+        // SAFETY: the function's module lives as long as the kernel, the stream is the domain's, and there is one attribute or
+        // none. The code is trusted to name the kernel's parameters, as it is with what the kernel does.
+        let queued =
+            unsafe { sys::cuLaunchKernelEx(&raw const config, self.kernel.function, pointers, std::ptr::null_mut()) };
         queued.result().map_err(|cause| {
             let (name, shared) = (&self.kernel.name, self.shared);
             let what = format!(
@@ -121,7 +141,12 @@ pub(super) fn ready(
             Value::Made { .. } => Ok(made.next().unwrap_or_default()),
             value => bytes(value, addresses, attached).map_err(named),
         });
-        launches.push(PreparedLaunch::new(kernel, work, &values.collect::<Result<Vec<_>, Error>>()?));
+        launches.push(PreparedLaunch::new(
+            kernel,
+            work,
+            kernels.0[work.launch].overlaps,
+            &values.collect::<Result<Vec<_>, Error>>()?,
+        ));
     }
     Ok(launches)
 }
@@ -154,7 +179,7 @@ fn make(
             arguments.iter().map(|value| bytes(value, addresses, attached)).collect::<Result<Vec<_>, Error>>()?;
         values.push((memory.address() + range.start as u64).to_ne_bytes().to_vec());
         let one = SizedLaunch { launch: 0, grid: [1; 3], block: [1; 3], shared: 0, arguments: Vec::new() };
-        PreparedLaunch::new(maker, &one, &values).launch(attached)?;
+        PreparedLaunch::new(maker, &one, false, &values).launch(attached)?;
     }
     let all = memory.read("make arguments", attached)?;
     Ok(calls.into_iter().map(|(.., range)| all[range].to_vec()).collect())

@@ -9,7 +9,7 @@ use cudarc::driver::sys::{CUfunction, CUfunction_attribute_enum as Attribute, CU
 
 use crate::attached_domain::AttachedDomain;
 use crate::compile::CubinInfo;
-use crate::locate::{self, Driver};
+use crate::locate::{self, Driver, Version};
 use crate::program::{Argument, Cubins, Launch, Variant};
 
 /// The maximum block size along x, y and z, and in total.
@@ -20,6 +20,11 @@ const MOST_ARGUMENTS: usize = 32764;
 /// Bytes of an address, as of a size, and of a tensor map.
 const ADDRESS: usize = 8;
 const TENSOR_MAP: usize = 128;
+
+/// The compute capability from which a kernel can wait for those in front of it, and the version of CUDA from which such
+/// launches can be recorded.
+const OVERLAPPING: (u32, u32) = (9, 0);
+const RECORDS_OVERLAPS: Version = Version { major: 12, minor: 3 };
 
 /// A loaded module. Its context must be current when it is dropped.
 struct Module(CUmodule);
@@ -56,6 +61,8 @@ unsafe impl Send for Kernel {}
 /// The kernels of a launch.
 pub(super) struct LaunchKernels {
     pub(super) kernel: Kernel,
+    /// Whether it may begin before what is in front of it has ended.
+    pub(super) overlaps: bool,
     /// The kernels that make its arguments, by the index of the argument.
     pub(super) makers: Vec<Option<Kernel>>,
 }
@@ -89,7 +96,9 @@ impl Kernels {
                 Ok(Some(maker))
             };
             let makers = launch.arguments.iter().map(maker).collect::<Result<_, Error>>()?;
-            kernels.push(LaunchKernels { kernel, makers });
+            let overlaps =
+                launch.waits && attached.device().capability >= OVERLAPPING && driver.version >= RECORDS_OVERLAPS;
+            kernels.push(LaunchKernels { kernel, overlaps, makers });
         }
         Ok(Kernels(kernels))
     }

@@ -234,7 +234,8 @@ mod tests {
             let grid = [Dim::Symbolic("n".into()), Dim::Fixed(2), Dim::Fixed(1)];
             let (kernel, block, arguments) = ("k".into(), [8, 1, 1], Vec::new());
             let nodes = Vec::new();
-            let launch = Launch { cubin: 0, kernel, grid, persistent, block, shared: 0, arguments, nodes };
+            let launch =
+                Launch { cubin: 0, kernel, grid, persistent, waits: false, block, shared: 0, arguments, nodes };
             grid_of(&launch, multiprocessors, 100)
         };
         assert_eq!(

@@ -213,7 +213,7 @@ const DRIVER: &[&str] = &[
     "cuGraphLaunch",
     "cuGraphUpload",
     "cuInit",
-    "cuLaunchKernel",
+    "cuLaunchKernelEx",
     "cuMemAllocAsync",
     "cuMemAlloc_v2",
     "cuMemFreeAsync",

@@ -132,22 +132,45 @@ int cuFuncGetAttribute(int *value, int attribute, struct symbol *function) {
     return SUCCESS;
 }
 
-int cuLaunchKernel(struct symbol *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                   unsigned block_y, unsigned block_z, unsigned shared, struct stream *stream, void **parameters,
-                   void **extra) {
-    char text[240];
-    const unsigned blocks[] = {grid_x, grid_y, grid_z}, sizes[] = {block_x, block_y, block_z};
+// CUlaunchConfig and CUlaunchAttribute.
+struct attribute {
+    unsigned id;
+    char pad[4];
+    union {
+        char bytes[64];
+        int allowed;
+    } value;
+};
+struct config {
+    unsigned grid[3], block[3], shared;
+    struct stream *stream;
+    struct attribute *attributes;
+    unsigned count;
+};
+
+// The only attribute that is known: programmatic dependent launch.
+#define PROGRAMMATIC_STREAM_SERIALIZATION 6
+
+int cuLaunchKernelEx(const struct config *config, struct symbol *function, void **parameters, void **extra) {
+    char text[256];
+    const unsigned *grid = config->grid, *block = config->block;
     (void)extra;
     READY();
-    uint64_t threads = (uint64_t)block_x * block_y * block_z;
-    int grid = grid_x && grid_y && grid_z && grid_x <= 0x7FFFFFFF && grid_y <= 65535 && grid_z <= 65535;
-    int block = threads && threads <= MOST_THREADS && block_z <= 64;
-    if (!function || !grid || !block || shared > (unsigned)function->shared) {
+    uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
+    int has_grid = grid[0] && grid[1] && grid[2] && grid[0] <= 0x7FFFFFFF && grid[1] <= 65535 && grid[2] <= 65535;
+    int has_block = threads && threads <= MOST_THREADS && block[2] <= 64;
+    int overlaps = 0, known = 1;
+    for (unsigned i = 0; i < config->count; i++) {
+        known &= config->attributes[i].id == PROGRAMMATIC_STREAM_SERIALIZATION;
+        overlaps |= config->attributes[i].value.allowed;
+    }
+    if (!function || !has_grid || !has_block || !known || config->shared > (unsigned)function->shared) {
         standin_log("refused launch");
         return INVALID_VALUE;
     }
-    snprintf(text, sizeof text, "launch %.100s grid %u %u %u block %u %u %u shared %u", function->name, grid_x, grid_y,
-             grid_z, block_x, block_y, block_z, shared);
-    if (function->kernel) return enqueue_on_host(function, blocks, sizes, shared, stream, parameters, text);
-    return standin_enqueue(stream, NULL, NULL, 0, text);
+    snprintf(text, sizeof text, "launch %.100s grid %u %u %u block %u %u %u shared %u%s", function->name, grid[0], grid[1],
+             grid[2], block[0], block[1], block[2], config->shared, overlaps ? " overlapping" : "");
+    if (function->kernel)
+        return enqueue_on_host(function, grid, block, config->shared, config->stream, parameters, text);
+    return standin_enqueue(config->stream, NULL, NULL, 0, text);
 }

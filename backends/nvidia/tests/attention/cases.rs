@@ -13,13 +13,14 @@ pub(crate) const TYPES: [DType; 2] = [DType::F16, DType::F32];
 pub(crate) type Cases = fn() -> Vec<Spec>;
 
 /// All lists, by name.
-pub(crate) const ALL: [(&str, Cases); 6] = [
+pub(crate) const ALL: [(&str, Cases); 7] = [
     ("head sizes", head_sizes),
     ("lengths, heads and scores", lengths_heads_and_scores),
     ("masks", masks),
     ("layouts", layouts),
     ("sizes of the run", sizes_of_the_run),
     ("long", long),
+    ("warpgroups", warpgroups),
 ];
 
 /// The greatest difference to f64 that is allowed: weights are rounded to the type before they are multiplied, and so is the
@@ -111,6 +112,35 @@ fn long() -> Vec<Spec> {
             of(257, 1030, 64),
             Spec { causal: true, ..of(300, 300, 128) },
             Spec { heads: 8, kv_heads: 2, ..of(1, 1000, 128) },
+        ]
+    });
+    specs.collect()
+}
+
+/// A batch that is known late has blocks of 64 queries, which `wgmma` multiplies where there is any.
+fn warpgroups() -> Vec<Spec> {
+    let specs = [DType::F16, DType::BF16].into_iter().flat_map(|dtype| {
+        let of = |queries: usize, keys: usize, size: usize, value_size: usize| Spec {
+            batch: symbol("b"),
+            queries: queries.into(),
+            keys: keys.into(),
+            size,
+            value_size,
+            scale: 1.0 / (size as f32).sqrt(),
+            ..plain(dtype)
+        };
+        let added = Mask { effect: Effect::Added(DType::F32), shape: [1, 1, 65, 200].map(Dim::Fixed), short: false };
+        let three = |start: usize| rows(3 * 128, start);
+        [
+            of(64, 128, 64, 64),
+            of(100, 330, 64, 64),
+            of(70, 150, 128, 128),
+            of(65, 70, 64, 128),
+            of(65, 70, 128, 64),
+            Spec { causal: true, heads: 4, kv_heads: 1, ..of(130, 130, 64, 64) },
+            Spec { mask: Some(added), ..of(65, 200, 64, 64) },
+            Spec { q: three(0), k: three(128), v: three(256), y: rows(128, 0), ..of(64, 64, 64, 64) },
+            Spec { queries: symbol("s"), keys: symbol("p + s"), softcap: 1.5, ..of(1, 1, 64, 64) },
         ]
     });
     specs.collect()

@@ -86,6 +86,11 @@ fn long() {
 }
 
 #[test]
+fn warpgroups() {
+    compare(6);
+}
+
+#[test]
 fn texts() {
     let mask = |effect: Effect, shape: [Dim; 4]| Some(Mask { effect, shape, short: false });
     let open = [symbol("b"), 1.into(), 1.into(), symbol("s")];

@@ -9,8 +9,8 @@ use byoc_nvidia_standins::{Child, FOLDER, both, shield, temporary, tried};
 use byoc_plugin_api::Error;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{
-    CUfunction_attribute_enum as Attribute, CUgraphInstantiate_flags as GraphFlags, CUstreamCaptureMode as CaptureMode,
-    cudaError_enum as Code,
+    self, CUfunction_attribute_enum as Attribute, CUgraphInstantiate_flags as GraphFlags,
+    CUstreamCaptureMode as CaptureMode, cudaError_enum as Code,
 };
 use cudarc::driver::{CudaContext, CudaStream};
 
@@ -251,8 +251,21 @@ fn launch() -> Result<Vec<String>, DriverError> {
         let (at, bytes) = result::module::get_global(module, name("k_launch_info"))?;
         let mut info = [0i32; 3];
         result::memcpy_dtoh_async(&mut info, at, stream.cu_stream())?;
-        let launch = |grid, block, shared| {
-            said(result::launch_kernel(kernel, grid, (block, 1, 1), shared, stream.cu_stream(), &mut []))
+        let launch = |(x, y, z), block, shared| {
+            let config = sys::CUlaunchConfig {
+                gridDimX: x,
+                gridDimY: y,
+                gridDimZ: z,
+                blockDimX: block,
+                blockDimY: 1,
+                blockDimZ: 1,
+                sharedMemBytes: shared,
+                hStream: stream.cu_stream(),
+                attrs: std::ptr::null_mut(),
+                numAttrs: 0,
+            };
+            let nothing = std::ptr::null_mut();
+            said(sys::cuLaunchKernelEx(&raw const config, kernel, nothing, nothing).result())
         };
         let mut lines = vec![absent, format!("{bytes} {info:?}")];
         lines.push([launch((4, 2, 1), 1024, 0), launch((1, 1, 1), 1025, 0), launch((1, 70_000, 1), 32, 0)].join(", "));

@@ -71,7 +71,7 @@ fn numbers_for_each_batch() {
     let replayed = ["replayed: true", "nothing launched: true"];
     assert_eq!(output.lines().collect::<Vec<_>>(), [&expected[..], &replayed].concat());
     let run = "launch k_add grid 3 1 1 block 8 1 1 shared 0\nlaunch k_scale grid 3 1 1 block 8 1 1 shared 100000\n\
-               launch k_next grid 3 1 1 block 8 1 1 shared 0\nlaunch k_last grid 3 1 1 block 8 1 1 shared 0\n";
+               launch k_next grid 3 1 1 block 8 1 1 shared 0 overlapping\nlaunch k_last grid 3 1 1 block 8 1 1 shared 0\n";
     assert!(log.contains(run), "{log}");
     let made = "allocate 256\nlaunch k_make grid 1 1 1 block 1 1 1 shared 0\ndownload 256\nsynchronize stream\nfree 256\n\
                 tensor map of type 11, rank 2, swizzle 1\n";

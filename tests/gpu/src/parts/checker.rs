@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use super::Scope;
-use crate::args::Part;
+use crate::args::{Args, Part};
 use crate::check::Check;
 use crate::fixture::{BACKEND, Fixture, PRODUCTS};
 use crate::report::{Report, Result, failure};
@@ -29,40 +29,53 @@ const ALL: &[(&str, Part, &str)] = &[
     ("memcheck", Part::Tiles, "64x64x64_12 wgmma f16 transposed short"),
     ("memcheck", Part::Tiles, "128x128x64_6 wgmma f16 batches"),
     ("memcheck", Part::Tiles, "128x256x64_4 wgmma f16 ring"),
-    ("memcheck", Part::Tiles, "128x64x32_5 mma f16 rows"),
+    ("memcheck", Part::Tiles, "128x128x64_6 wgmma ping-pong f16 transposed ring"),
+    ("memcheck", Part::Tiles, "64x128x64_6 wgmma split-4 f16 ring"),
+    ("memcheck", Part::Tiles, "128x64x32_5 mma f16 transposed rows"),
     ("memcheck", Part::Attention, "attention, head sizes 4,"),
     ("memcheck", Part::Attention, "attention, head sizes 18,"),
     ("memcheck", Part::Attention, "attention, masks 3,"),
+    ("memcheck", Part::Attention, "attention, warpgroups 3,"),
     ("racecheck", Part::Kernels, "compiled bias and GELU of erf f16"),
     ("racecheck", Part::Tiles, "32x64x64_5 mma f16 edges"),
     ("racecheck", Part::Tiles, "64x64x64_12 wgmma f16 transposed short"),
+    ("racecheck", Part::Tiles, "64x64x64_8 wgmma split-2 f16 batches"),
+    ("racecheck", Part::Tiles, "64x128x64_8 wgmma ping-pong f16 transposed short"),
     ("racecheck", Part::Attention, "attention, head sizes 4,"),
+    ("racecheck", Part::Attention, "attention, warpgroups 1,"),
     ("racecheck", Part::Attention, "attention, head sizes 18,"),
     ("racecheck", Part::Attention, "attention, lengths, heads and scores 1,"),
 ];
 
-pub(super) fn checks(scope: &Scope) -> Vec<Check> {
+/// Errors where a part has no check that begins so.
+pub(super) fn checks(scope: &Scope, args: &Args) -> Result<Vec<Check>> {
     let fits = |part: Part| match part {
         Part::Correctness => scope.has(BACKEND),
         Part::Kernels | Part::Tiles => scope.has(PRODUCTS),
         _ => true,
     };
+    let takes = |&&(_, part, name): &&(&str, Part, &str)| fits(part) && !(scope.quick && name.contains("wgmma"));
+    let named = |&(tool, part, begin): &(&'static str, Part, &'static str)| {
+        let name = super::checks(part, args)?.into_iter().map(|check| check.name).find(|all| all.starts_with(begin));
+        let none = || format!("{} has no check '{begin}'", part.name());
+        Ok((tool, part, begin, name.ok_or_else(none)?))
+    };
+    let all = ALL.iter().filter(takes).map(named).collect::<Result<Vec<_>>>()?;
     let Some(checker) = find() else {
         let note = format!("note  there is no {CHECKER} in PATH or CUDA_HOME/bin: memory was not checked");
-        return vec![Check::several(CHECKER, move |_, report| report.note(&note))];
+        return Ok(vec![Check::several(CHECKER, move |_, report| report.note(&note))]);
     };
-    let check = |&(tool, part, name): &(&'static str, Part, &'static str)| {
-        let title = format!("{tool} of {}: {name}", part.name());
+    let check = |(tool, part, begin, name): (&'static str, Part, &str, String)| {
+        let title = format!("{tool} of {}: {begin}", part.name());
         let told = title.clone();
         let checker = checker.clone();
         let work = move |fixture: &Fixture, report: &mut Report| {
-            let found = start(fixture, &checker, tool, part, name);
+            let found = start(fixture, &checker, tool, part, &name);
             report.check(&told, found.and_then(|output| verdict(tool, output)));
         };
         Check::several(title, work).within(LIMIT)
     };
-    let takes = |&&(_, part, name): &&(&str, Part, &str)| fits(part) && !(scope.quick && name.contains("wgmma"));
-    ALL.iter().filter(takes).map(check).collect()
+    Ok(all.into_iter().map(check).collect())
 }
 
 /// Where it is.
@@ -78,11 +91,6 @@ fn find() -> Option<PathBuf> {
 
 /// Small sizes, where a part has such.
 fn start(fixture: &Fixture, checker: &Path, tool: &str, part: Part, name: &str) -> Result<Output> {
-    let Some(name) =
-        super::checks(part, &fixture.args)?.into_iter().map(|check| check.name).find(|all| all.starts_with(name))
-    else {
-        return failure(format!("{} has no check '{name}'", part.name()));
-    };
     let mut command = Command::new(checker);
     // Calls that the driver refuses are not memory errors: libraries make some to find out what there is.
     command.args(["--tool", tool, "--error-exitcode", FOUND]);
@@ -90,7 +98,7 @@ fn start(fixture: &Fixture, checker: &Path, tool: &str, part: Part, name: &str) 
     command.arg(std::env::current_exe()?);
     command.args(fixture.plugin_arguments());
     command.args(["--device", &fixture.device.to_string(), "--seed", &fixture.seed.to_string()]);
-    command.args(["--only", &part.name(), "--alone", &name, "--json"]);
+    command.args(["--only", &part.name(), "--alone", name, "--json"]);
     command.args((fixture.quick || matches!(part, Part::Kernels | Part::Correctness)).then_some("--quick"));
     Ok(command.output().map_err(|error| format!("cannot start {CHECKER}: {error}"))?)
 }

@@ -37,6 +37,7 @@ fn program(arch: &str, kernel: &str, threads: u32, arguments: Vec<Argument>, siz
         kernel: kernel.into(),
         grid: [Dim::Fixed(sizes[1].div_ceil(threads as usize)), Dim::Fixed(1), Dim::Fixed(1)],
         persistent: false,
+        waits: false,
         block: [threads, 1, 1],
         shared: 0,
         arguments,

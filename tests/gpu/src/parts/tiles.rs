@@ -15,26 +15,40 @@ use crate::net::{Allowed, Id, Net, Op};
 use crate::report::Result;
 use crate::watch::Poisoned;
 
-/// A tile, as in `choice.rs` of the backend: rows, columns and steps of K, stages, and whether it is `wgmma`. `mma` has half
-/// of the K in f32.
+/// A tile, as in `choice.rs` of the backend: rows, columns and steps of K, stages, and the instruction with the schedule.
+/// `mma` has half of the K in f32.
 #[derive(Clone, Copy)]
-struct Tile {
+pub(super) struct Tile {
     m: usize,
     n: usize,
     k: usize,
     stages: usize,
-    wgmma: bool,
+    by: &'static str,
+    /// Blocks that share K.
+    blocks: usize,
 }
 
 const fn mma(m: usize, n: usize, k: usize, stages: usize) -> Tile {
-    Tile { m, n, k, stages, wgmma: false }
+    Tile { m, n, k, stages, by: "mma", blocks: 1 }
 }
 
 const fn wgmma(m: usize, n: usize, stages: usize) -> Tile {
-    Tile { m, n, k: 64, stages, wgmma: true }
+    Tile { m, n, k: 64, stages, by: "wgmma", blocks: 1 }
 }
 
-const TILES: [Tile; 15] = [
+const fn ping_pong(m: usize, n: usize, stages: usize) -> Tile {
+    Tile { by: "wgmma ping-pong", ..wgmma(m, n, stages) }
+}
+
+const fn split_2(m: usize, n: usize, stages: usize) -> Tile {
+    Tile { by: "wgmma split-2", blocks: 2, ..wgmma(m, n, stages) }
+}
+
+const fn split_4(m: usize, n: usize, stages: usize) -> Tile {
+    Tile { by: "wgmma split-4", blocks: 4, ..wgmma(m, n, stages) }
+}
+
+pub(super) const TILES: [Tile; 20] = [
     wgmma(64, 64, 12),
     wgmma(64, 128, 8),
     wgmma(64, 256, 5),
@@ -42,6 +56,11 @@ const TILES: [Tile; 15] = [
     wgmma(128, 128, 6),
     wgmma(128, 192, 5),
     wgmma(128, 256, 4),
+    ping_pong(128, 128, 6),
+    ping_pong(64, 128, 8),
+    split_2(64, 64, 8),
+    split_4(64, 128, 6),
+    split_4(128, 64, 6),
     mma(256, 128, 32, 3),
     mma(128, 256, 32, 3),
     mma(128, 128, 32, 4),
@@ -93,11 +112,14 @@ pub(super) fn checks(scope: &Scope) -> Vec<Check> {
             specs.push(Spec { tile, sizes, dtype, transposed, number });
         };
         add(Sizes::Edges, DType::F16, false);
-        if tile.wgmma {
+        if tile.is_wgmma() {
             add(Sizes::Edges, DType::F16, true);
             add(Sizes::Edges, DType::BF16, false);
             add(Sizes::Edges, DType::BF16, true);
-            add(Sizes::Short, DType::F16, at % 2 == 0);
+            // Blocks that share K have two steps each.
+            if tile.blocks == 1 {
+                add(Sizes::Short, DType::F16, at % 2 == 0);
+            }
             add(Sizes::Ring, DType::F16, at % 2 == 1);
             add(Sizes::Batches, DType::F16, false);
         } else {
@@ -107,19 +129,42 @@ pub(super) fn checks(scope: &Scope) -> Vec<Check> {
         }
     }
     // wgmma is for one architecture, which stand-ins do not run.
-    specs.retain(|spec| !spec.tile.wgmma || !scope.quick);
+    specs.retain(|spec| !spec.tile.is_wgmma() || !scope.quick);
     specs.into_iter().map(|spec| Check::one(spec.name(), move |fixture| spec.check(fixture))).collect()
+}
+
+impl Tile {
+    fn is_wgmma(&self) -> bool {
+        self.by.starts_with("wgmma")
+    }
+
+    /// The blocks of a product of these rows and columns.
+    pub(super) fn blocks_of(&self, [m, n, _]: [usize; 3]) -> usize {
+        m.div_ceil(self.m) * n.div_ceil(self.n) * self.blocks
+    }
+
+    /// Whether it could be the fastest for so many rows: `mma` and clusters are for few of them.
+    pub(super) fn suits(&self, [m, ..]: [usize; 3]) -> bool {
+        let many = self.is_wgmma() && self.blocks == 1 && (self.m * self.n >= 128 * 128 || self.by != "wgmma");
+        m <= 512 || many
+    }
+
+    /// Its name, as the option `tile` takes it for elements of 16 bits.
+    pub(super) fn name(&self) -> String {
+        let Tile { m, n, k, stages, by, .. } = self;
+        format!("{m}x{n}x{k}_{stages} {by}")
+    }
 }
 
 impl Spec {
     fn tile(&self) -> String {
-        let Tile { m, n, k, stages, wgmma } = self.tile;
+        let Tile { k, stages, .. } = self.tile;
         let (k, stages) = match (self.dtype, self.sizes) {
             (DType::F32, _) => (k / 2, stages),
             (_, Sizes::Narrow(1)) => (k, 2),
             _ => (k, stages),
         };
-        format!("{m}x{n}x{k}_{stages} {}", if wgmma { "wgmma" } else { "mma" })
+        Tile { k, stages, ..self.tile }.name()
     }
 
     fn name(&self) -> String {
@@ -136,12 +181,12 @@ impl Spec {
 
     /// Columns and sums.
     fn columns(&self) -> [usize; 2] {
-        let Tile { n, k, stages, .. } = self.tile;
+        let Tile { n, k, stages, blocks, .. } = self.tile;
         match self.sizes {
             Sizes::Edges => [2 * n + 8, k * (2 * stages + 1) + 8],
             Sizes::Short => [n + 8, 8],
-            Sizes::Ring => [n, k * stages],
-            Sizes::Batches => [n + 8, 2 * k + 8],
+            Sizes::Ring => [n, k * stages * blocks],
+            Sizes::Batches => [n + 8, 2 * k * blocks + 8],
             Sizes::Narrow(width) => [n + width, 2 * k + width],
         }
     }
@@ -196,7 +241,7 @@ impl Spec {
     }
 
     fn check(&self, fixture: &Fixture) -> Result<String> {
-        if let Some(why) = fixture.without_hopper().filter(|_| self.tile.wgmma) {
+        if let Some(why) = fixture.without_hopper().filter(|_| self.tile.is_wgmma()) {
             return Ok(why);
         }
         let mut random = fixture.random(&self.name());
@@ -223,11 +268,7 @@ mod tests {
 
     #[test]
     fn every_tile_of_the_backend_is_tested() {
-        let name = |tile: Tile| {
-            let spec = Spec { tile, sizes: Sizes::Edges, dtype: DType::F16, transposed: false, number: 0 };
-            spec.tile()
-        };
-        let (mut own, mut all) = (TILES.map(name).to_vec(), byoc_cutlass::all_kernels::tile_names());
+        let (mut own, mut all) = (TILES.map(|tile| tile.name()).to_vec(), byoc_cutlass::all_kernels::tile_names());
         own.sort();
         all.sort();
         assert_eq!(own, all);

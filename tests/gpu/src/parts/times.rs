@@ -2,6 +2,7 @@
 //! Everything that is timed is also checked. Times are medians of wall time on the host, the wait for the device included.
 
 pub(crate) mod bert;
+pub(super) mod choices;
 mod encoder;
 mod mlp;
 mod products;

@@ -1,5 +1,6 @@
 // Cast.
 extern "C" __global__ void __launch_bounds__(256) k0(const bf16 *__restrict__ in0, int *__restrict__ out19) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 4;
   if (i >= 40) return;
@@ -16,6 +17,7 @@ extern "C" __global__ void __launch_bounds__(256) k0(const bf16 *__restrict__ in
 
 // Where.
 extern "C" __global__ void __launch_bounds__(256) k1(const u8 *__restrict__ in3, const bf16 *__restrict__ in0, const bf16 *__restrict__ in1, bf16 *__restrict__ out18) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
@@ -37,6 +39,7 @@ extern "C" __global__ void __launch_bounds__(256) k1(const u8 *__restrict__ in3,
 
 // Equal.
 extern "C" __global__ void __launch_bounds__(256) k2(const i64 *__restrict__ in2, const i64 *__restrict__ c0, u8 *__restrict__ out17) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
@@ -56,6 +59,7 @@ extern "C" __global__ void __launch_bounds__(256) k2(const i64 *__restrict__ in2
 
 // Mod.
 extern "C" __global__ void __launch_bounds__(256) k3(const i64 *__restrict__ in2, const i64 *__restrict__ c0, i64 *__restrict__ out16) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 2;
   if (i >= 40) return;
@@ -75,6 +79,7 @@ extern "C" __global__ void __launch_bounds__(256) k3(const i64 *__restrict__ in2
 
 // Div.
 extern "C" __global__ void __launch_bounds__(256) k4(const i64 *__restrict__ in2, const i64 *__restrict__ c0, i64 *__restrict__ out15) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 2;
   if (i >= 40) return;
@@ -94,6 +99,7 @@ extern "C" __global__ void __launch_bounds__(256) k4(const i64 *__restrict__ in2
 
 // Add.
 extern "C" __global__ void __launch_bounds__(256) k5(const i64 *__restrict__ in2, const i64 *__restrict__ c0, i64 *__restrict__ out14) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 2;
   if (i >= 40) return;
@@ -113,6 +119,7 @@ extern "C" __global__ void __launch_bounds__(256) k5(const i64 *__restrict__ in2
 
 // Less.
 extern "C" __global__ void __launch_bounds__(256) k6(const bf16 *__restrict__ in0, const bf16 *__restrict__ in1, u8 *__restrict__ out13) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
@@ -132,6 +139,7 @@ extern "C" __global__ void __launch_bounds__(256) k6(const bf16 *__restrict__ in
 
 // Max.
 extern "C" __global__ void __launch_bounds__(256) k7(const bf16 *__restrict__ in0, const bf16 *__restrict__ in1, bf16 *__restrict__ out12) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
@@ -151,6 +159,7 @@ extern "C" __global__ void __launch_bounds__(256) k7(const bf16 *__restrict__ in
 
 // Div.
 extern "C" __global__ void __launch_bounds__(256) k8(const bf16 *__restrict__ in0, const bf16 *__restrict__ in1, bf16 *__restrict__ out11) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
@@ -170,6 +179,7 @@ extern "C" __global__ void __launch_bounds__(256) k8(const bf16 *__restrict__ in
 
 // Gelu.
 extern "C" __global__ void __launch_bounds__(256) k9(const bf16 *__restrict__ in0, bf16 *__restrict__ out10) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
@@ -186,6 +196,7 @@ extern "C" __global__ void __launch_bounds__(256) k9(const bf16 *__restrict__ in
 
 // HardSwish.
 extern "C" __global__ void __launch_bounds__(256) k10(const bf16 *__restrict__ in0, bf16 *__restrict__ out9) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
@@ -202,6 +213,7 @@ extern "C" __global__ void __launch_bounds__(256) k10(const bf16 *__restrict__ i
 
 // Elu.
 extern "C" __global__ void __launch_bounds__(256) k11(const bf16 *__restrict__ in0, bf16 *__restrict__ out8) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
@@ -218,6 +230,7 @@ extern "C" __global__ void __launch_bounds__(256) k11(const bf16 *__restrict__ i
 
 // Mish.
 extern "C" __global__ void __launch_bounds__(256) k12(const bf16 *__restrict__ in0, bf16 *__restrict__ out7) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
@@ -234,6 +247,7 @@ extern "C" __global__ void __launch_bounds__(256) k12(const bf16 *__restrict__ i
 
 // Softplus.
 extern "C" __global__ void __launch_bounds__(256) k13(const bf16 *__restrict__ in0, bf16 *__restrict__ out6) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
@@ -250,6 +264,7 @@ extern "C" __global__ void __launch_bounds__(256) k13(const bf16 *__restrict__ i
 
 // Sigmoid.
 extern "C" __global__ void __launch_bounds__(256) k14(const bf16 *__restrict__ in0, bf16 *__restrict__ out5) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
@@ -266,6 +281,7 @@ extern "C" __global__ void __launch_bounds__(256) k14(const bf16 *__restrict__ i
 
 // Tanh.
 extern "C" __global__ void __launch_bounds__(256) k15(const bf16 *__restrict__ in0, bf16 *__restrict__ out4) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
@@ -282,6 +298,7 @@ extern "C" __global__ void __launch_bounds__(256) k15(const bf16 *__restrict__ i
 
 // Erf.
 extern "C" __global__ void __launch_bounds__(256) k16(const bf16 *__restrict__ in0, bf16 *__restrict__ out3) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
@@ -298,6 +315,7 @@ extern "C" __global__ void __launch_bounds__(256) k16(const bf16 *__restrict__ i
 
 // Cos.
 extern "C" __global__ void __launch_bounds__(256) k17(const bf16 *__restrict__ in0, bf16 *__restrict__ out2) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
@@ -314,6 +332,7 @@ extern "C" __global__ void __launch_bounds__(256) k17(const bf16 *__restrict__ i
 
 // Sin.
 extern "C" __global__ void __launch_bounds__(256) k18(const bf16 *__restrict__ in0, bf16 *__restrict__ out1) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
@@ -330,6 +349,7 @@ extern "C" __global__ void __launch_bounds__(256) k18(const bf16 *__restrict__ i
 
 // Exp.
 extern "C" __global__ void __launch_bounds__(256) k19(const bf16 *__restrict__ in0, bf16 *__restrict__ out0) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;

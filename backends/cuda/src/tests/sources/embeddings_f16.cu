@@ -1,5 +1,6 @@
 // Gather, Slice, Add, LayerNormalization.
 extern "C" __global__ void __launch_bounds__(32) k0(const i64 *__restrict__ in0, const f16 *__restrict__ c0, const f16 *__restrict__ c1, const f16 *__restrict__ c2, const f16 *__restrict__ c3, f16 *__restrict__ out0) {
+  wait_for_earlier_kernels();
   using ix = int;
   const int lane = threadIdx.x % 8;
   const ix row = smaller(ix(blockIdx.x) * 4 + ix(threadIdx.x) / 8, ix(16 - 1));

@@ -1,5 +1,6 @@
 // Softmax.
 extern "C" __global__ void __launch_bounds__(512) k0(const double *__restrict__ in6, double *__restrict__ out9) {
+  wait_for_earlier_kernels();
   using ix = int;
   const int lane = threadIdx.x;
   const ix row = blockIdx.x;
@@ -43,6 +44,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const double *__restrict__ 
 
 // Softmax.
 extern "C" __global__ void __launch_bounds__(1024) k1(const double *__restrict__ in5, double *__restrict__ out8) {
+  wait_for_earlier_kernels();
   using ix = int;
   const int lane = threadIdx.x;
   const ix row = blockIdx.x;
@@ -87,6 +89,7 @@ extern "C" __global__ void __launch_bounds__(1024) k1(const double *__restrict__
 
 // Softmax.
 extern "C" __global__ void __launch_bounds__(32) k2(const double *__restrict__ in4, double *__restrict__ out7) {
+  wait_for_earlier_kernels();
   using ix = int;
   const int lane = threadIdx.x % 32;
   const ix row = blockIdx.x;
@@ -131,6 +134,7 @@ extern "C" __global__ void __launch_bounds__(32) k2(const double *__restrict__ i
 
 // ReduceMax.
 extern "C" __global__ void __launch_bounds__(32) k3(const i64 *__restrict__ in3, i64 *__restrict__ out6) {
+  wait_for_earlier_kernels();
   using ix = int;
   const int lane = threadIdx.x % 32;
   const ix row = blockIdx.x;
@@ -155,6 +159,7 @@ extern "C" __global__ void __launch_bounds__(32) k3(const i64 *__restrict__ in3,
 
 // ReduceSum.
 extern "C" __global__ void __launch_bounds__(32) k4(const i64 *__restrict__ in3, i64 *__restrict__ out5) {
+  wait_for_earlier_kernels();
   using ix = int;
   const int lane = threadIdx.x % 32;
   const ix row = blockIdx.x;
@@ -179,6 +184,7 @@ extern "C" __global__ void __launch_bounds__(32) k4(const i64 *__restrict__ in3,
 
 // Softmax.
 extern "C" __global__ void __launch_bounds__(512) k5(const float *__restrict__ in2, float *__restrict__ out4) {
+  wait_for_earlier_kernels();
   using ix = int;
   const int lane = threadIdx.x;
   const ix row = blockIdx.x;
@@ -208,6 +214,7 @@ extern "C" __global__ void __launch_bounds__(512) k5(const float *__restrict__ i
 
 // Softmax.
 extern "C" __global__ void __launch_bounds__(256) k6(const f16 *__restrict__ in1, f16 *__restrict__ out3) {
+  wait_for_earlier_kernels();
   using ix = int;
   const int lane = threadIdx.x;
   const ix row = blockIdx.x;
@@ -259,6 +266,7 @@ extern "C" __global__ void __launch_bounds__(256) k6(const f16 *__restrict__ in1
 
 // ArgMax.
 extern "C" __global__ void __launch_bounds__(32) k7(const float *__restrict__ in0, i64 *__restrict__ out2) {
+  wait_for_earlier_kernels();
   using ix = int;
   const int lane = threadIdx.x % 16;
   const ix row = smaller(ix(blockIdx.x) * 2 + ix(threadIdx.x) / 16, ix(48 - 1));
@@ -283,6 +291,7 @@ extern "C" __global__ void __launch_bounds__(32) k7(const float *__restrict__ in
 
 // ReduceMean.
 extern "C" __global__ void __launch_bounds__(32) k8(const float *__restrict__ in0, float *__restrict__ out1) {
+  wait_for_earlier_kernels();
   using ix = int;
   const int lane = threadIdx.x % 16;
   const ix row = smaller(ix(blockIdx.x) * 2 + ix(threadIdx.x) / 16, ix(16 - 1));
@@ -310,6 +319,7 @@ extern "C" __global__ void __launch_bounds__(32) k8(const float *__restrict__ in
 
 // Softmax.
 extern "C" __global__ void __launch_bounds__(32) k9(const float *__restrict__ in0, float *__restrict__ out0) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix row = ix(blockIdx.x) * 32 + ix(threadIdx.x);
   if (row >= 60) return;

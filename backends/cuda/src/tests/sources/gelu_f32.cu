@@ -1,5 +1,6 @@
 // Div, Erf, Add, Mul, Mul.
 extern "C" __global__ void __launch_bounds__(256) k0(const float *__restrict__ in0, const float *__restrict__ c0, const float *__restrict__ c1, const float *__restrict__ c2, float *__restrict__ out0) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 4;
   if (i >= 1024) return;

@@ -1,5 +1,6 @@
 // Add, Reshape, Transpose.
 extern "C" __global__ void __launch_bounds__(256) k0(const f16 *__restrict__ in0, const f16 *__restrict__ c0, f16 *__restrict__ out0) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 3072) return;

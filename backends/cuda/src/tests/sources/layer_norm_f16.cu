@@ -1,5 +1,6 @@
 // Add, Add, LayerNormalization.
 extern "C" __global__ void __launch_bounds__(32) k0(const f16 *__restrict__ in0, const f16 *__restrict__ c0, const f16 *__restrict__ in1, f16 *__restrict__ out0, const f16 *__restrict__ c1, const f16 *__restrict__ c2, f16 *__restrict__ out1) {
+  wait_for_earlier_kernels();
   using ix = int;
   const int lane = threadIdx.x % 32;
   const ix row = blockIdx.x;

@@ -1,8 +1,9 @@
 // Add, Add, LayerNormalization.
-extern "C" __global__ void __launch_bounds__(128) k0(const float *__restrict__ in0, const float *__restrict__ c0, const float *__restrict__ in1, float *__restrict__ out0, const float *__restrict__ c1, const float *__restrict__ c2, float *__restrict__ out1, const i64 n0) {
-  using ix = i64;
+namespace k0_parts {
+template <class ix>
+__device__ __forceinline__ void body(const float *__restrict__ in0, const float *__restrict__ c0, const float *__restrict__ in1, float *__restrict__ out0, const float *__restrict__ c1, const float *__restrict__ c2, float *__restrict__ out1, const ix n0, const ix n1) {
   const int lane = threadIdx.x % 32;
-  const ix row = smaller(ix(blockIdx.x) * 4 + ix(threadIdx.x) / 32, ix(n0 - 1));
+  const ix row = smaller(ix(blockIdx.x) * 4 + ix(threadIdx.x) / 32, ix(n1 - 1));
   float t4[24];
   float t7[24];
   float r0 = float(0);
@@ -57,4 +58,13 @@ extern "C" __global__ void __launch_bounds__(128) k0(const float *__restrict__ i
     }
     store(out1 + x1, q1);
   }
+}
+}
+
+extern "C" __global__ void __launch_bounds__(128) k0(const float *__restrict__ in0, const float *__restrict__ c0, const float *__restrict__ in1, float *__restrict__ out0, const float *__restrict__ c1, const float *__restrict__ c2, float *__restrict__ out1, const i64 n0, const i64 n1) {
+  wait_for_earlier_kernels();
+  if (n0 <= 2147418112 && n1 <= 2147418112)
+    k0_parts::body<int>(in0, c0, in1, out0, c1, c2, out1, int(n0), int(n1));
+  else
+    k0_parts::body<i64>(in0, c0, in1, out0, c1, c2, out1, i64(n0), i64(n1));
 }

@@ -1,5 +1,6 @@
 // Gather.
 extern "C" __global__ void __launch_bounds__(256) k0(const int *__restrict__ c0, const f16 *__restrict__ in0, f16 *__restrict__ out8) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 320) return;
@@ -21,6 +22,7 @@ extern "C" __global__ void __launch_bounds__(256) k0(const int *__restrict__ c0,
 
 // Slice.
 extern "C" __global__ void __launch_bounds__(256) k1(const f16 *__restrict__ in0, f16 *__restrict__ out7) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = ix(blockIdx.x) * 256 + ix(threadIdx.x);
   if (i >= 480) return;
@@ -34,6 +36,7 @@ extern "C" __global__ void __launch_bounds__(256) k1(const f16 *__restrict__ in0
 
 // Tile.
 extern "C" __global__ void __launch_bounds__(256) k2(const f16 *__restrict__ in0, f16 *__restrict__ out6) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 11520) return;
@@ -53,6 +56,7 @@ extern "C" __global__ void __launch_bounds__(256) k2(const f16 *__restrict__ in0
 
 // Trilu.
 extern "C" __global__ void __launch_bounds__(256) k3(const f16 *__restrict__ in0, f16 *__restrict__ out5) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 1920) return;
@@ -71,6 +75,7 @@ extern "C" __global__ void __launch_bounds__(256) k3(const f16 *__restrict__ in0
 
 // Pad.
 extern "C" __global__ void __launch_bounds__(256) k4(const f16 *__restrict__ in0, f16 *__restrict__ out4) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = ix(blockIdx.x) * 256 + ix(threadIdx.x);
   if (i >= 2288) return;
@@ -88,6 +93,7 @@ extern "C" __global__ void __launch_bounds__(256) k4(const f16 *__restrict__ in0
 
 // Pad.
 extern "C" __global__ void __launch_bounds__(256) k5(const f16 *__restrict__ in0, f16 *__restrict__ out3) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = ix(blockIdx.x) * 256 + ix(threadIdx.x);
   if (i >= 2288) return;
@@ -105,6 +111,7 @@ extern "C" __global__ void __launch_bounds__(256) k5(const f16 *__restrict__ in0
 
 // Concat.
 extern "C" __global__ void __launch_bounds__(256) k6(const f16 *__restrict__ in0, f16 *__restrict__ out2) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = ix(blockIdx.x) * 256 + ix(threadIdx.x);
   if (i >= 3840) return;
@@ -123,6 +130,7 @@ extern "C" __global__ void __launch_bounds__(256) k6(const f16 *__restrict__ in0
 
 // Concat.
 extern "C" __global__ void __launch_bounds__(256) k7(const f16 *__restrict__ in0, f16 *__restrict__ out1) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 3840) return;
@@ -149,13 +157,28 @@ extern "C" __global__ void __launch_bounds__(256) k7(const f16 *__restrict__ in0
 
 // Transpose.
 extern "C" __global__ void __launch_bounds__(256) k8(const f16 *__restrict__ in0, f16 *__restrict__ out0) {
+  wait_for_earlier_kernels();
   using ix = int;
-  const ix i = ix(blockIdx.x) * 256 + ix(threadIdx.x);
-  if (i >= 1920) return;
-  const ix x0 = i / 960;
-  const ix x1 = i % 24;
-  const ix x2 = i / 24 % 40;
-  const ix x3 = (x0 * 24 + x1) * 40 + x2;
-  const float t0 = to_float(in0[x3]);
-  out0[i] = to_f16(t0);
+  const ix left = ix(blockIdx.x) % 1 * 64;
+  const ix top = ix(blockIdx.x) / 1 % 1 * 64;
+  const ix o = ix(blockIdx.x) / 1 / 1;
+  __shared__ f16 tile0[64][66];
+#pragma unroll
+  for (int k = 0; k < 16; ++k) {
+    const ix r = top + ix(threadIdx.x) % 64;
+    const ix c = left + ix(threadIdx.x) / 64 + k * 4;
+    if (r >= 40 || c >= 24) continue;
+    const ix x0 = (o * 24 + c) * 40 + r;
+    tile0[c - left][r - top] = in0[x0];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < 16; ++k) {
+    const ix c = left + ix(threadIdx.x) % 64;
+    const ix r = top + ix(threadIdx.x) / 64 + k * 4;
+    if (r >= 40 || c >= 24) continue;
+    const float t0 = to_float(tile0[c - left][r - top]);
+    const ix x1 = (o * 40 + r) * 24 + c;
+    out0[x1] = to_f16(t0);
+  }
 }

@@ -1,5 +1,6 @@
 // Unsqueeze, Cast, Sub, Mul, Div, Add, Softmax.
 extern "C" __global__ void __launch_bounds__(32) k0(const f16 *__restrict__ in0, const f16 *__restrict__ c2, const f16 *__restrict__ c0, const i64 *__restrict__ in1, const f16 *__restrict__ c1, f16 *__restrict__ out0) {
+  wait_for_earlier_kernels();
   using ix = int;
   const ix row = ix(blockIdx.x) * 32 + ix(threadIdx.x);
   if (row >= 64) return;

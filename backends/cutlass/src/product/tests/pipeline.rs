@@ -16,6 +16,8 @@ enum Change {
     WrongPhase,
     /// The last stage of a tile is not given back.
     NoLastRelease,
+    /// Groups that have tiles of their own do not wait for each other.
+    NoOrder,
 }
 
 /// An mbarrier: its phase, and what its present phase still waits for.
@@ -66,6 +68,8 @@ struct Consumer {
 }
 
 struct Model {
+    /// Tiles that are multiplied in turn: with ping-pong each group has its own.
+    turns: u32,
     stages: u32,
     /// Steps of a tile, and tiles of the block.
     steps: u32,
@@ -73,6 +77,8 @@ struct Model {
     change: Change,
     full: Vec<Barrier>,
     empty: Vec<Barrier>,
+    /// That a group may begin its next tile.
+    order: Vec<Barrier>,
     shared: Vec<Stage>,
     consumers: Vec<Consumer>,
     /// The next step of the producer, and copies on their way: step and which of the two.
@@ -81,17 +87,21 @@ struct Model {
 }
 
 impl Model {
-    fn new(stages: u32, steps: u32, tiles: u32, groups: usize, change: Change) -> Model {
-        let warps = if change == Change::OneGroup { 4 } else { 4 * groups as i32 };
+    fn new(stages: u32, steps: u32, tiles: u32, groups: usize, ping_pong: bool, change: Change) -> Model {
+        let (turns, readers) = if ping_pong { (groups as u32, 1) } else { (1, groups) };
+        let warps = if change == Change::OneGroup { 4 } else { 4 * readers as i32 };
+        let consumer = |group: usize| Consumer { step: group as u32 % turns * steps, ..Consumer::default() };
         Model {
+            turns,
             stages,
             steps,
             tiles,
             change,
             full: vec![Barrier::new(1); stages as usize],
             empty: vec![Barrier::new(warps); stages as usize],
+            order: vec![Barrier::new(1); groups],
             shared: vec![Stage::default(); stages as usize],
-            consumers: vec![Consumer::default(); groups],
+            consumers: (0..groups).map(consumer).collect(),
             produced: 0,
             copies: Vec::new(),
         }
@@ -118,7 +128,7 @@ impl Model {
             let busy = (0..self.consumers.len()).filter(|&group| !self.consumers[group].running.is_empty());
             moves.extend(busy.map(|group| 1000 + group));
             if moves.is_empty() {
-                let done = self.consumers.iter().all(|group| group.step == self.all()) && self.produced == self.all();
+                let done = self.consumers.iter().all(|group| group.step >= self.all()) && self.produced == self.all();
                 return if done { Ok(()) } else { Err("everybody waits".into()) };
             }
             match moves[random.usize(0..moves.len())] {
@@ -169,7 +179,16 @@ impl Model {
             // `warpgroup_wait`: its products are done, unless it does not wait for them.
             return self.change == Change::EarlyRelease || !running.contains(&back);
         }
-        *step < self.all() && self.full[self.at(*step)].is_over(*step / self.stages % 2)
+        *step < self.all() && self.may_begin(group) && self.full[self.at(*step)].is_over(*step / self.stages % 2)
+    }
+
+    /// Whether the group is within a tile, or the other group has begun all products of the tile before.
+    fn may_begin(&self, group: usize) -> bool {
+        let step = self.consumers[group].step;
+        let (tile, is_first) = (step / self.steps, step.is_multiple_of(self.steps));
+        let free = self.turns == 1 || !is_first || tile == 0 || self.change == Change::NoOrder;
+        // The number of tiles that it has done, less one for the group that begins.
+        free || self.order[group].is_over((tile / self.turns + group as u32 - 1) % 2)
     }
 
     /// Gives a stage back, or begins the products of the next step.
@@ -188,7 +207,6 @@ impl Model {
         }
         self.shared[at].readers.push((group, step));
         consumer.running.push(step);
-        consumer.step += 1;
         // Within a tile `warpgroup_wait<1>` frees the step before; at its end all are waited for.
         let (within, last) = (step % self.steps, step % self.steps + 1 == self.steps);
         if within > 0 {
@@ -196,6 +214,10 @@ impl Model {
         }
         if last && self.change != Change::NoLastRelease {
             consumer.gives_back.push(step);
+        }
+        consumer.step += if last { 1 + (self.turns - 1) * self.steps } else { 1 };
+        if last && self.turns > 1 {
+            self.order[1 - group].arrive();
         }
         Ok(())
     }
@@ -213,7 +235,8 @@ fn wrong(change: Change) -> usize {
     let mut wrong = 0;
     for _ in 0..300 {
         let (stages, steps, tiles) = (random.u32(2..=12), random.u32(1..=25), random.u32(1..=5));
-        let model = Model::new(stages, steps, tiles, random.usize(1..=2), change);
+        let (groups, ping_pong) = [(1, false), (2, false), (2, true)][random.usize(..3)];
+        let model = Model::new(stages, steps, tiles, groups, ping_pong, change);
         wrong += usize::from(model.run(&mut random).is_err());
     }
     wrong
@@ -226,7 +249,7 @@ fn no_schedule_goes_wrong() {
 
 #[test]
 fn what_breaks_the_protocol_is_found() {
-    for change in [Change::EarlyRelease, Change::OneGroup, Change::WrongPhase, Change::NoLastRelease] {
+    for change in [Change::EarlyRelease, Change::OneGroup, Change::WrongPhase, Change::NoLastRelease, Change::NoOrder] {
         assert!(wrong(change) > 20, "{change:?}: {}", wrong(change));
     }
 }
@@ -237,12 +260,14 @@ fn the_kernel_is_what_the_model_says() {
     let text = include_str!("../../kernels/hopper.cuh");
     for line in [
         "Full::init(&shared.full[i], 1);",
-        "Empty::init(&shared.empty[i], 4 * Groups);",
-        "Empty::wait(&shared.empty[stage], step / Stages % 2 ^ 1);",
-        "Full::arrive_and_expect_tx(&shared.full[stage], (M + N) * DEEP * sizeof(Element));",
+        "kReaders = PingPong ? 1 : Groups,",
+        "Empty::init(&shared.empty[i], 4 * kReaders);",
+        "Empty::wait(&shared.empty[stage], step / Stages % 2 ^ 1);\n        bring_w(",
+        "bring_w(int stage, int n, int from, CopyW copy_w) {\n    Full::arrive_and_expect_tx(&shared.full[stage], (M + N) * DEEP * sizeof(Element));",
+        "if (PingPong && (group > 0 || round > 0)) Empty::wait(&shared.order[group], (round - 1 + group) % 2);",
         "Full::wait(&shared.full[stage], step / Stages % 2);",
         "warpgroup_wait<1>();\n      if (step > first && thread % 32 == 0) Empty::arrive(&shared.empty[(step - 1) % Stages]);",
-        "warpgroup_wait<0>();\n    warpgroup_fence_operand(sum);\n    if (thread % 32 == 0) Empty::arrive(&shared.empty[(end - 1) % Stages]);",
+        "warpgroup_wait<0>();\n    cute::warpgroup_fence_operand(sum);\n    if (threadIdx.x % 32 == 0) Empty::arrive(&shared.empty[(end - 1) % Stages]);",
     ] {
         assert!(text.contains(line), "{line}");
     }

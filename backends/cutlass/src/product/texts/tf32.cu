@@ -10,6 +10,7 @@ extern "C" __global__ void __launch_bounds__(k0_::Kernel::kThreads)
 k0(float const *x, float const *w, float *y) {
   using namespace k0_;
   BYOC_SHARED(memory);
+  wait_for_earlier_kernels();
   int const m = int(512), n = 3072, k = 768, rows = (m + 128 - 1) / 128, columns = 24;
   [[maybe_unused]] long long const z = blockIdx.x / (rows * columns);
   long long const at_x = 0;

@@ -1,4 +1,4 @@
-// {"cubin":0,"kernel":"k0","grid":["floor((s + 63)/64)",12,"b"],"block":[128,1,1],"shared":46080,"arguments":[{"pointer":{"input":0}},{"pointer":{"input":1}},{"pointer":{"input":2}},{"pointer":{"constant":0}},{"pointer":{"output":0}},{"size":"s"},{"size":"s"}]}
+// {"cubin":0,"kernel":"k0","grid":["floor((s + 63)/64)",12,"b"],"waits":true,"block":[128,1,1],"shared":46080,"arguments":[{"pointer":{"input":0}},{"pointer":{"input":1}},{"pointer":{"input":2}},{"pointer":{"constant":0}},{"pointer":{"output":0}},{"size":"s"},{"size":"s"}]}
 namespace k0_parts {
 
 using T = f16;
@@ -122,9 +122,96 @@ constexpr int THREADS = 2 * ROWS;
 constexpr int WIDTH = padded(SIZE), VALUES = padded(VALUE_SIZE), STRIDE = WIDTH + 8, VALUE_STRIDE = VALUES + 8;
 // Rows are padded by 8 elements against bank conflicts.
 constexpr int OWN_STRIDE = STRIDE > VALUE_STRIDE ? STRIDE : VALUE_STRIDE;
-// If registers cannot hold the queries beside the sums, they are loaded again for each tile.
-constexpr bool HELD = WIDTH <= 128 && VALUES <= 128;
+// On sm_90a the four warps of a block multiply their 64 rows at once by wgmma.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+constexpr bool GROUPED = ROWS == 64 && KEYS == 64 && SIZE % 64 == 0 && VALUE_SIZE % 64 == 0;
+#else
+constexpr bool GROUPED = false;
+#endif
+// If registers cannot hold the queries beside the sums, they are loaded again for each tile. Neither do they with wgmma:
+// NVRTC 13.0 puts the weights into the same registers.
+constexpr bool HELD = WIDTH <= 128 && VALUES <= 128 && !GROUPED;
 constexpr int SHARED = int(sizeof(T)) * (ROWS * OWN_STRIDE + 2 * KEYS * (STRIDE + VALUE_STRIDE));
+
+// The second factor of wgmma lies in shared memory in rows of 128 bytes, in which pieces of 16 bytes are exchanged by the number
+// of the row (the 128-byte swizzle).
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+// Where in a tile of 64 rows an element of that row and column begins: one panel of 64 columns after another.
+__device__ __forceinline__ int swizzled(int row, int column) {
+  return column / 64 * 4096 + row * 64 + ((column % 64 / 8) ^ (row % 8)) * 8;
+}
+
+// The matrix descriptor: its address, 1024 bytes from 8 rows to the next 8, and the swizzle of 128 bytes.
+__device__ __forceinline__ u64 descriptor(const T* tile) {
+  const u64 address = u32(__cvta_generic_to_shared(tile)) >> 4 & 0x3fff;
+  return address | u64(8192 >> 4) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62;
+}
+
+// d = a x b, or with what is there added: a is 64 x 16, in fragments, and b 16 x 64; turned, its rows are contiguous.
+template <bool TURNED>
+__device__ __forceinline__ void group_multiply(f16, float (&d)[8][4], const u32 (&a)[4], u64 b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, "
+      "%8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, "
+      "%24, %25, %26, %27, %28, %29, %30, %31}, "
+      "{%32, %33, %34, %35}, %36, p, 1, 1, %38;\n}\n"
+      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]),
+        "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]),
+        "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+        "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]),
+        "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]),
+        "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+        "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]),
+        "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(adds)), "n"(int(TURNED)));
+}
+template <bool TURNED>
+__device__ __forceinline__ void group_multiply(bf16, float (&d)[8][4], const u32 (&a)[4], u64 b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, "
+      "%8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, "
+      "%24, %25, %26, %27, %28, %29, %30, %31}, "
+      "{%32, %33, %34, %35}, %36, p, 1, 1, %38;\n}\n"
+      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]),
+        "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]),
+        "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+        "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]),
+        "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]),
+        "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+        "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]),
+        "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(adds)), "n"(int(TURNED)));
+}
+
+// Products that follow read what registers and shared memory have now.
+__device__ __forceinline__ void group_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+// Waits for all products.
+__device__ __forceinline__ void group_wait() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+// Keeps the compiler from moving what is in registers over the products that read or write it.
+__device__ __forceinline__ void keep(float (&d)[8][4]) {
+#pragma unroll
+  for (int i = 0; i < 32; i++) asm volatile("" : "+f"(d[i / 4][i % 4]) :: "memory");
+}
+template <int N>
+__device__ __forceinline__ void keep(u32 (&a)[N][4]) {
+#pragma unroll
+  for (int i = 0; i < 4 * N; i++) asm volatile("" : "+r"(a[i / 4][i % 4]) :: "memory");
+}
+// What this thread copied is there for products.
+__device__ __forceinline__ void copies_for_group() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+#else
+__device__ __forceinline__ int swizzled(int, int) { return 0; }
+__device__ __forceinline__ void copies_for_group() {}
+#endif
 
 // Copies tiles of keys or values, one after another: a thread has the pieces of 16 bytes of one column, a step of rows
 // apart, so that each costs one instruction. Only where the threads have whole columns.
@@ -132,6 +219,7 @@ template <int SIZE, int PADDED, int STRIDE, i64 ROW>
 struct Columns {
   static constexpr int CHUNKS = PADDED / 8, STEP = THREADS >= CHUNKS ? THREADS / CHUNKS : 1;
   static constexpr bool FIT = THREADS % CHUNKS == 0 && KEYS % STEP == 0;
+  static_assert(!GROUPED || (FIT && STEP % 8 == 0), "a thread's rows have the same place among 8");
   const T* from;
   T* to;
   int row;
@@ -142,14 +230,14 @@ struct Columns {
     row = int(threadIdx.x) / CHUNKS;
     inside = SIZE == PADDED || column < SIZE;
     from = all + row * ROW + column;
-    to = tiles + row * STRIDE + column;
+    to = tiles + (GROUPED ? swizzled(row, column) : row * STRIDE + column);
   }
 
   // Begins to copy the next tile, of which so many rows are left.
   __device__ __forceinline__ void next(int stage, int left) {
 #pragma unroll
     for (int i = 0; i < KEYS; i += STEP)
-      copy_16(to + (stage * KEYS + i) * STRIDE, from + i * ROW, inside && (WHOLE_TILES || row + i < left));
+      copy_16(to + stage * KEYS * STRIDE + i * (GROUPED ? 64 : STRIDE), from + i * ROW, inside && (WHOLE_TILES || row + i < left));
     from += KEYS * ROW;
   }
 };
@@ -164,8 +252,25 @@ __device__ __forceinline__ void queries_of(u32 (&to)[4], const T* own, int step,
   four_tiles(to, [&](int lane) { return own + lane % 16 * OWN_STRIDE + step * 16 + lane / 16 * 8; }, lane);
 }
 
+template <int TILES>
 __device__ __forceinline__ void scores_of(
-    float (&scores)[KEYS / 8][4], const u32 (&held)[HELD ? WIDTH / 16 : 1][4], const T* own, const T* keys, int lane) {
+    float (&scores)[TILES][4], const u32 (&held)[HELD ? WIDTH / 16 : 1][4], const T* own, const T* keys, int lane) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  if constexpr (GROUPED) {
+    u32 a[WIDTH / 16][4];
+#pragma unroll
+    for (int step = 0; step < WIDTH / 16; step++) queries_of(a[step], own, step, lane);
+    keep(a);
+    group_begin();
+#pragma unroll
+    for (int step = 0; step < WIDTH / 16; step++)
+      group_multiply<false>(T(), scores, a[step], descriptor(keys + step / 4 * 4096 + step % 4 * 16), step > 0);
+    group_wait();
+    keep(scores);
+    keep(a);
+    return;
+  }
+#endif
 #pragma unroll
   for (int tile = 0; tile < KEYS / 8; tile++)
     for (int i = 0; i < 4; i++) scores[tile][i] = 0.0f;
@@ -226,6 +331,33 @@ __device__ __forceinline__ void weigh(float (&scores)[KEYS / 8][4], Sums& sums) 
 }
 
 __device__ __forceinline__ void add_values(const float (&weights)[KEYS / 8][4], Sums& sums, const T* values, int lane) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  if constexpr (GROUPED) {
+    u32 a[KEYS / 16][4];
+#pragma unroll
+    for (int step = 0; step < KEYS / 16; step++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        const float (&from)[4] = weights[2 * step + i / 2];
+        a[step][i] = pair(T(), from[i % 2 * 2], from[i % 2 * 2 + 1]);
+      }
+    float (*panels)[8][4] = reinterpret_cast<float (*)[8][4]>(sums.values);
+    keep(a);
+#pragma unroll
+    for (int panel = 0; panel < VALUES / 64; panel++) keep(panels[panel]);
+    group_begin();
+#pragma unroll
+    for (int panel = 0; panel < VALUES / 64; panel++)
+#pragma unroll
+      for (int step = 0; step < KEYS / 16; step++)
+        group_multiply<true>(T(), panels[panel], a[step], descriptor(values + panel * 4096 + step * 16 * 64), true);
+    group_wait();
+#pragma unroll
+    for (int panel = 0; panel < VALUES / 64; panel++) keep(panels[panel]);
+    keep(a);
+    return;
+  }
+#endif
 #pragma unroll
   for (int step = 0; step < KEYS / 16; step++) {
     const float (&left)[4] = weights[2 * step], (&right)[4] = weights[2 * step + 1];
@@ -305,6 +437,7 @@ __device__ __forceinline__ void attend(
   u32 held[HELD ? WIDTH / 16 : 1][4];
   for (int tile = 0; tile * KEYS < end; tile++) {
     copies_are_there();
+    copies_for_group();
     __syncthreads();
     if (HELD && tile == 0)
 #pragma unroll
@@ -332,6 +465,7 @@ static_assert(SHARED == 46080, "the launch gives as much");
 extern "C" __global__ void __launch_bounds__(128, 1) k0(
     const k0_parts::T* q, const k0_parts::T* k, const k0_parts::T* v, const k0_parts::Mask* mask, k0_parts::T* y, i64 queries, i64 keys) {
   BYOC_SHARED(shared);
+  wait_for_earlier_kernels();
   const i64 batch = blockIdx.z, head = blockIdx.y, kv_head = head / 1;
   k0_parts::attend(
       shared,

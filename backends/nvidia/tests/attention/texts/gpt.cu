@@ -1,4 +1,4 @@
-// {"cubin":0,"kernel":"k0","grid":[3,2,1],"block":[128,1,1],"shared":13824,"arguments":[{"pointer":{"input":0}},{"pointer":{"input":1}},{"pointer":{"input":2}},{"pointer":{"constant":0}},{"pointer":{"output":0}}]}
+// {"cubin":0,"kernel":"k0","grid":[3,2,1],"waits":true,"block":[128,1,1],"shared":13824,"arguments":[{"pointer":{"input":0}},{"pointer":{"input":1}},{"pointer":{"input":2}},{"pointer":{"constant":0}},{"pointer":{"output":0}}]}
 namespace k0_parts {
 
 using T = float;
@@ -217,6 +217,7 @@ static_assert(SHARED == 13824, "the launch gives as much");
 extern "C" __global__ void __launch_bounds__(128, 1) k0(
     const k0_parts::T* q, const k0_parts::T* k, const k0_parts::T* v, const k0_parts::Mask* mask, k0_parts::T* y) {
   BYOC_SHARED(shared);
+  wait_for_earlier_kernels();
   constexpr i64 queries = 40;
   constexpr i64 keys = 40;
   const i64 batch = blockIdx.z, head = blockIdx.y, kv_head = head / 1;

@@ -31,6 +31,7 @@ extern "C" __global__ void k_scale(const float* t0, const float* c0, float* t1) 
     t1[blockIdx.x * 8 + threadIdx.x] = row[threadIdx.x ^ 7] * c0[threadIdx.x % 4 * 2 + threadIdx.x / 4];
 }
 extern "C" __global__ void k_next(const float* t1, float* t2) {
+    wait_for_earlier_kernels();
     t2[blockIdx.x * 8 + threadIdx.x] = t1[blockIdx.x * 8 + threadIdx.x] + 1.0f;
 }
 extern "C" __global__ void k_make(const float* t2, i64 n, Params* params) { params->factor = float(n); params->from = t2; }
@@ -52,6 +53,7 @@ pub(super) fn launch(kernel: &str, arguments: Vec<Argument>) -> Launch {
         grid,
         block: [8, 1, 1],
         persistent: false,
+        waits: false,
         shared: 0,
         arguments,
         nodes: Vec::new(),
@@ -80,7 +82,10 @@ pub(super) fn program() -> Program {
     let launches = vec![
         launch("k_add", [first, vec![Argument::Size(n("8*N"))]].concat()),
         Launch { shared: 100_000, ..scale },
-        launch("k_next", [BufferRef::Scratch(1), BufferRef::Scratch(2)].map(pointer).to_vec()),
+        Launch {
+            waits: true,
+            ..launch("k_next", [BufferRef::Scratch(1), BufferRef::Scratch(2)].map(pointer).to_vec())
+        },
         launch("k_last", vec![Argument::Made(made), Argument::TensorMap(map), pointer(BufferRef::Output(0))]),
     ];
     let scratch = vec![n("32*N"); 3];

@@ -33,7 +33,7 @@ const TYPES: [(&str, DType, bool); 4] =
     [("f16", DType::F16, false), ("bf16", DType::BF16, false), ("tf32", DType::F32, true), ("f32", DType::F32, false)];
 
 /// A product that is timed.
-struct Timed {
+pub(super) struct Timed {
     backend: &'static str,
     name: String,
     dtype: DType,
@@ -42,9 +42,25 @@ struct Timed {
     sizes: [usize; 3],
     /// Whether a bias and GELU follow.
     gelu: bool,
+    /// The only tile that it may have, if that is asked for.
+    tile: Option<String>,
     /// How much slower than the direct call it may be on a GPU, if that is checked.
     most: Option<f64>,
+    /// Seconds for its median.
+    seconds: f64,
 }
+
+impl Timed {
+    /// A product of `cutlass` in f16, with a bias and GELU, by one tile.
+    pub(super) fn by(tile: String, sizes @ [m, n, k]: [usize; 3]) -> Timed {
+        let name = format!("{m}x{n}x{k} by {tile}");
+        let (dtype, seconds, tile) = (DType::F16, 0.15, Some(tile));
+        Timed { backend: PRODUCTS, name, dtype, tf32: false, sizes, gelu: true, tile, most: None, seconds }
+    }
+}
+
+/// Seconds for a median.
+const SECONDS: f64 = 0.5;
 
 /// A row of the table.
 struct Row {
@@ -58,10 +74,11 @@ struct Row {
 
 pub(super) fn checks(scope: &Scope) -> Vec<Check> {
     // What cublas runs needs no compiler.
-    let taken = all(scope).into_iter().filter(|timed| !scope.prepares || timed.backend == PRODUCTS);
-    let check =
-        |timed: Timed| Check::several(timed.name.clone(), move |fixture, report| beside(fixture, report, &timed));
-    taken.map(check).collect()
+    all(scope).into_iter().filter(|timed| !scope.prepares || timed.backend == PRODUCTS).map(check).collect()
+}
+
+pub(super) fn check(timed: Timed) -> Check {
+    Check::several(timed.name.clone(), move |fixture, report| beside(fixture, report, &timed))
 }
 
 fn beside(fixture: &Fixture, report: &mut Report, timed: &Timed) {
@@ -92,22 +109,24 @@ fn all(scope: &Scope) -> Vec<Timed> {
             let title = format!("{name} {side}^3{}", if gelu { " bias gelu" } else { "" });
             let half = dtype != DType::F32;
             let most = (half && side == sides[1]).then_some(MOST);
-            all.push(Timed { backend: BACKEND, name: title.clone(), dtype, tf32, sizes, gelu, most });
+            let (tile, seconds) = (None, SECONDS);
+            let one = Timed { backend: BACKEND, name: title.clone(), dtype, tf32, sizes, gelu, tile, most, seconds };
+            all.push(one);
             if scope.has(PRODUCTS) && (half || tf32) {
                 let most = match gelu {
                     true => (half && side == sides[0]).then_some(MOST_FUSED),
                     false => (dtype == DType::F16 && side == sides[1]).then_some(MOST_OF_PEAK),
                 };
                 let name = format!("{PRODUCTS} {title}");
-                all.push(Timed { backend: PRODUCTS, name, dtype, tf32, sizes, gelu, most });
+                let (backend, tile) = (PRODUCTS, None);
+                all.push(Timed { backend, name, dtype, tf32, sizes, gelu, tile, most, seconds });
             }
         }
     }
     if scope.has(PRODUCTS) && !scope.quick {
         for (m, [n, k]) in ROWS.into_iter().flat_map(|m| LAYERS.map(|layer| (m, layer))) {
             let (name, most) = (format!("{PRODUCTS} f16 {m}x{n}x{k} bias gelu"), Some(MOST_FUSED));
-            let (dtype, tf32, gelu) = (DType::F16, false, true);
-            all.push(Timed { backend: PRODUCTS, name, dtype, tf32, sizes: [m, n, k], gelu, most });
+            all.push(Timed { name, tile: None, most, seconds: SECONDS, ..Timed::by(String::new(), [m, n, k]) });
         }
     }
     all
@@ -139,8 +158,9 @@ fn one(fixture: &Fixture, timed: &Timed) -> Result<Row> {
         bias
     });
     let key = format!("{backend}.math");
-    let settings = [(key.as_str(), "tf32")];
-    let compiled = fixture.compile("products", &net.onnx(), &[backend], if tf32 { &settings } else { &[] })?;
+    let settings = tf32.then_some((key.as_str(), "tf32")).into_iter();
+    let settings: Vec<_> = settings.chain(timed.tile.iter().map(|tile| ("cutlass.tile", tile.as_str()))).collect();
+    let compiled = fixture.compile("products", &net.onnx(), &[backend], &settings)?;
     fixture.ready()?;
     let inputs = net.inputs(&mut random, 0);
     // One row of the result: more takes long on the host. A device's tanh is not exact.
@@ -158,7 +178,7 @@ fn one(fixture: &Fixture, timed: &Timed) -> Result<Row> {
         _ => 1e-5,
     };
     close(rows(&found, m / 2, 1).floats(), &expected.data, most)?;
-    let seconds = fixture.pick(0.5, 0.02);
+    let seconds = fixture.pick(timed.seconds, 0.02);
     let gpu = &mut *fixture.gpu();
     let direct = Direct::new(gpu, &problem)?;
     let times = with_views(&inputs, |views| {

@@ -1,4 +1,4 @@
-// {"cubin":0,"kernel":"k0","grid":["floor((n*1323 + 255)/256)",1,1],"block":[256,1,1],"shared":0,"arguments":[{"pointer":{"input":0}},{"pointer":{"input":1}},{"pointer":{"output":0}},{"size":"n*49"}]}
+// {"cubin":0,"kernel":"k0","grid":["floor((n*1323 + 255)/256)",1,1],"waits":true,"block":[256,1,1],"shared":0,"arguments":[{"pointer":{"input":0}},{"pointer":{"input":1}},{"pointer":{"output":0}},{"size":"n*49"}]}
 namespace k0_parts {
 
 enum : int {
@@ -76,5 +76,6 @@ __device__ __forceinline__ void convolve(
 
 extern "C" __global__ void __launch_bounds__(256, 1) k0(
     const k0_parts::T* x, const k0_parts::T* w, k0_parts::T* y, i64 windows) {
+  wait_for_earlier_kernels();
   k0_parts::convolve(x, w, nullptr, nullptr, y, windows);
 }

@@ -1,4 +1,4 @@
-// {"cubin":0,"kernel":"k0","grid":[64,2,1],"block":[256,1,1],"shared":0,"arguments":[{"pointer":{"input":0}},{"pointer":{"input":1}},{"pointer":{"input":2}},{"pointer":{"input":3}},{"pointer":{"output":0}}]}
+// {"cubin":0,"kernel":"k0","grid":[64,2,1],"waits":true,"block":[256,1,1],"shared":0,"arguments":[{"pointer":{"input":0}},{"pointer":{"input":1}},{"pointer":{"input":2}},{"pointer":{"input":3}},{"pointer":{"output":0}}]}
 namespace k0_parts {
 
 enum : int {
@@ -268,5 +268,6 @@ __device__ __forceinline__ void convolve(
 
 extern "C" __global__ void __launch_bounds__(256, 1) k0(
     const k0_parts::T* x, const k0_parts::T* w, const k0_parts::T* bias, const k0_parts::T* residual, k0_parts::T* y) {
+  wait_for_earlier_kernels();
   k0_parts::convolve(x, w, bias, residual, y, 8192);
 }
