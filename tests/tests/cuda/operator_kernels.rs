@@ -75,9 +75,11 @@ fn attention(on: &str) -> Needed<()> {
         let all: Vec<_> = generated.collect();
         let cubin = compiled(&format!("attention_{dtype}"), &all, on)?;
         let code = cubins::instructions(&cubin, "k1")?;
-        let word = match dtype {
-            DType::F16 => "HMMA.16816.F32 ",
-            DType::BF16 => "HMMA.16816.F32.BF16 ",
+        let word = match (dtype, on) {
+            (DType::F16, "sm_90a") => "HGMMA.64x64x16.F32 ",
+            (DType::BF16, "sm_90a") => "HGMMA.64x64x16.F32.BF16 ",
+            (DType::F16, _) => "HMMA.16816.F32 ",
+            (DType::BF16, _) => "HMMA.16816.F32.BF16 ",
             _ => "FFMA ",
         };
         assert!(code.contains(word) && code.contains("LDGSTS.E.BYPASS.128"), "{dtype} on {on}");

@@ -11,8 +11,8 @@ use super::{Item, Level, Line, Loop, Stop, Term, Writer};
 use crate::index::{Coordinate, ONE, joined, product, spread};
 use crate::ir::{Id, Value, stored};
 
-/// Static shared memory of a block.
-const SHARED: usize = 48 << 10;
+/// The most shared memory of a body: half of what a kernel may have without asking, since one with sizes of the run has two.
+const SHARED: usize = 24 << 10;
 
 /// The least rows and columns for which tiles are worth it: a sector has as many elements of 16 bits.
 const LEAST: usize = 16;
@@ -89,12 +89,15 @@ impl Writer<'_> {
         }
         let &Shape::Tiles { side, .. } = self.shape else { return Ok(None) };
         let along_rows = digits.last().is_some_and(|digit| digit.atom == 1 && digit.divisor == ONE);
+        // An index that is computed for each element is not there yet.
+        let is_early = digits.iter().all(|digit| digit.atom <= 2 || self.atoms[digit.atom].level == Level::Row);
         let dtype = self.values[id].dtype;
         // One word more in each row, so that a column is in different banks.
         let size = dtype.unpacked_bytes();
         let width = side + 4_usize.div_ceil(size);
         let bytes = side * width * size;
         if !along_rows
+            || !is_early
             || !digits.iter().any(|digit| digit.atom == 2)
             || self.tiles.iter().sum::<usize>() + bytes > SHARED
         {

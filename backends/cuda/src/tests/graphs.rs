@@ -73,6 +73,16 @@ fn transpositions_by_tiles() {
             nets.push((format!("{perm:?} of {dtype} {shape:?}"), net));
         }
     }
+    // A part of an operand, whose index along one of two joined axes is computed.
+    let mut net = Net::new(false);
+    let perm = ("Transpose", &[("perm", Attribute::Ints(vec![2, 0, 1]))][..]);
+    let (whole, same) = (net.input(DType::F16, &[5, 20, 33]), net.input(DType::F16, &[4, 20, 33]));
+    let (starts, ends) = (net.ints(&[1]), net.ints(&[5]));
+    let part = net.node(("Slice", &[]), &[whole, starts, ends]);
+    let (part, same) = (net.node(perm, &[part]), net.node(perm, &[same]));
+    let sum = net.node(("Add", &[]), &[part, same]);
+    net.output(sum);
+    nets.push(("a part beside a whole".into(), net));
     let tiled = |(_, net): &&(String, Net)| {
         net.fuse().source.is_some_and(|source| kernels_of(&source.text).contains("__shared__"))
     };

@@ -252,25 +252,9 @@ __device__ __forceinline__ void queries_of(u32 (&to)[4], const T* own, int step,
   four_tiles(to, [&](int lane) { return own + lane % 16 * OWN_STRIDE + step * 16 + lane / 16 * 8; }, lane);
 }
 
-template <int TILES>
+// The scores of a warp's queries for a tile of keys.
 __device__ __forceinline__ void scores_of(
-    float (&scores)[TILES][4], const u32 (&held)[HELD ? WIDTH / 16 : 1][4], const T* own, const T* keys, int lane) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  if constexpr (GROUPED) {
-    u32 a[WIDTH / 16][4];
-#pragma unroll
-    for (int step = 0; step < WIDTH / 16; step++) queries_of(a[step], own, step, lane);
-    keep(a);
-    group_begin();
-#pragma unroll
-    for (int step = 0; step < WIDTH / 16; step++)
-      group_multiply<false>(T(), scores, a[step], descriptor(keys + step / 4 * 4096 + step % 4 * 16), step > 0);
-    group_wait();
-    keep(scores);
-    keep(a);
-    return;
-  }
-#endif
+    float (&scores)[KEYS / 8][4], const u32 (&held)[HELD ? WIDTH / 16 : 1][4], const T* own, const T* keys, int lane) {
 #pragma unroll
   for (int tile = 0; tile < KEYS / 8; tile++)
     for (int i = 0; i < 4; i++) scores[tile][i] = 0.0f;
@@ -330,34 +314,8 @@ __device__ __forceinline__ void weigh(float (&scores)[KEYS / 8][4], Sums& sums) 
   }
 }
 
+// Adds the values of a tile, by the weights of a warp's queries.
 __device__ __forceinline__ void add_values(const float (&weights)[KEYS / 8][4], Sums& sums, const T* values, int lane) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  if constexpr (GROUPED) {
-    u32 a[KEYS / 16][4];
-#pragma unroll
-    for (int step = 0; step < KEYS / 16; step++)
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const float (&from)[4] = weights[2 * step + i / 2];
-        a[step][i] = pair(T(), from[i % 2 * 2], from[i % 2 * 2 + 1]);
-      }
-    float (*panels)[8][4] = reinterpret_cast<float (*)[8][4]>(sums.values);
-    keep(a);
-#pragma unroll
-    for (int panel = 0; panel < VALUES / 64; panel++) keep(panels[panel]);
-    group_begin();
-#pragma unroll
-    for (int panel = 0; panel < VALUES / 64; panel++)
-#pragma unroll
-      for (int step = 0; step < KEYS / 16; step++)
-        group_multiply<true>(T(), panels[panel], a[step], descriptor(values + panel * 4096 + step * 16 * 64), true);
-    group_wait();
-#pragma unroll
-    for (int panel = 0; panel < VALUES / 64; panel++) keep(panels[panel]);
-    keep(a);
-    return;
-  }
-#endif
 #pragma unroll
   for (int step = 0; step < KEYS / 16; step++) {
     const float (&left)[4] = weights[2 * step], (&right)[4] = weights[2 * step + 1];
@@ -375,6 +333,55 @@ __device__ __forceinline__ void add_values(const float (&weights)[KEYS / 8][4], 
     }
   }
 }
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+// The same for a group of warps. Templates, since they are for tiles of 64 keys only.
+template <int TILES>
+__device__ __forceinline__ void group_scores(float (&scores)[TILES][4], const T* own, const T* keys, int lane) {
+  u32 a[WIDTH / 16][4];
+#pragma unroll
+  for (int step = 0; step < WIDTH / 16; step++) queries_of(a[step], own, step, lane);
+  keep(a);
+  group_begin();
+#pragma unroll
+  for (int step = 0; step < WIDTH / 16; step++)
+    group_multiply<false>(T(), scores, a[step], descriptor(keys + step / 4 * 4096 + step % 4 * 16), step > 0);
+  group_wait();
+  keep(scores);
+  keep(a);
+}
+
+template <int TILES>
+__device__ __forceinline__ void group_values(const float (&weights)[TILES][4], Sums& sums, const T* values) {
+  u32 a[TILES / 2][4];
+#pragma unroll
+  for (int step = 0; step < TILES / 2; step++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const float (&from)[4] = weights[2 * step + i / 2];
+      a[step][i] = pair(T(), from[i % 2 * 2], from[i % 2 * 2 + 1]);
+    }
+  float (*panels)[8][4] = reinterpret_cast<float (*)[8][4]>(sums.values);
+  keep(a);
+#pragma unroll
+  for (int panel = 0; panel < VALUES / 64; panel++) keep(panels[panel]);
+  group_begin();
+#pragma unroll
+  for (int panel = 0; panel < VALUES / 64; panel++)
+#pragma unroll
+    for (int step = 0; step < TILES / 2; step++)
+      group_multiply<true>(T(), panels[panel], a[step], descriptor(values + panel * 4096 + step * 16 * 64), true);
+  group_wait();
+#pragma unroll
+  for (int panel = 0; panel < VALUES / 64; panel++) keep(panels[panel]);
+  keep(a);
+}
+#else
+template <int TILES>
+__device__ __forceinline__ void group_scores(float (&)[TILES][4], const T*, const T*, int) {}
+template <int TILES>
+__device__ __forceinline__ void group_values(const float (&)[TILES][4], Sums&, const T*) {}
+#endif
 
 // Divides by the sums of weights and writes the rows, 16 bytes a thread, by way of the memory of the queries.
 __device__ __forceinline__ void write(Sums& sums, T* own, T* all, T* y, int first, int queries, int keys, int lane) {
@@ -444,7 +451,9 @@ __device__ __forceinline__ void attend(
       for (int step = 0; step < WIDTH / 16; step++) queries_of(held[HELD ? step : 0], own, step, lane);
     if ((tile + 1) * KEYS < end) fetch(tile + 1);
     float scores[KEYS / 8][4];
-    scores_of(scores, held, own, key_tiles + tile % 2 * KEYS * STRIDE, lane);
+    const T* tile_of_keys = key_tiles + tile % 2 * KEYS * STRIDE;
+    if constexpr (GROUPED) group_scores(scores, own, tile_of_keys, lane);
+    else scores_of(scores, held, own, tile_of_keys, lane);
 #pragma unroll
     for (int part = 0; part < KEYS / 8; part++)
 #pragma unroll
@@ -453,7 +462,9 @@ __device__ __forceinline__ void attend(
         scores[part][i] = masked(score_of(scores[part][i]), mask, at, key, queries, keys);
       }
     weigh(scores, sums);
-    add_values(scores, sums, value_tiles + tile % 2 * KEYS * VALUE_STRIDE, lane);
+    const T* tile_of_values = value_tiles + tile % 2 * KEYS * VALUE_STRIDE;
+    if constexpr (GROUPED) group_values(scores, sums, tile_of_values);
+    else add_values(scores, sums, tile_of_values, lane);
   }
   copies_are_there();
   write(sums, own, all, y, first, queries, keys, lane);
