@@ -23,7 +23,7 @@ for stage in "$@"; do
     case $stage in
     first) parts="environment probes" ;;
     right) parts="correctness tiles kernels attention replay memory errors" ;;
-    probes | correctness | tiles | kernels | attention | replay | memory | errors | operators | times | choices | checker)
+    environment | probes | correctness | tiles | kernels | attention | replay | memory | errors | operators | times | choices | checker)
         parts=$stage
         ;;
     compile-peers)

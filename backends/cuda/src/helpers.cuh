@@ -74,11 +74,15 @@ template <class T> __device__ __forceinline__ T within(i64 index, T size) {
   return T(at < 0 ? 0 : at);
 }
 // An index reflected at the edges.
-template <class T> __device__ __forceinline__ T mirrored(T index, T size) {
+// The period has one bit more than the size.
+template <class U, class T> __device__ __forceinline__ T mirrored_by(T index, T size) {
   if (size == T(1)) return T(0);
-  const T period = T(2) * (size - T(1)), phase = (index % period + period) % period;
-  return phase < period - phase ? phase : period - phase;
+  const U period = U(2) * U(size - T(1)), rest = (index < T(0) ? U(0) - U(index) : U(index)) % period;
+  const U phase = index < T(0) && rest > U(0) ? period - rest : rest;
+  return T(phase < period - phase ? phase : period - phase);
 }
+__device__ __forceinline__ int mirrored(int index, int size) { return mirrored_by<u32>(index, size); }
+__device__ __forceinline__ i64 mirrored(i64 index, i64 size) { return mirrored_by<u64>(index, size); }
 template <class T> __device__ __forceinline__ T clamped(T index, T size) {
   return index < T(0) ? T(0) : index >= size ? size - T(1) : index;
 }

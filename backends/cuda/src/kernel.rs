@@ -146,8 +146,8 @@ pub(crate) struct Writer<'a> {
     /// Counts of accesses: those that cannot use a pack, along columns, and along rows.
     scattered: usize,
     along: [usize; 2],
-    /// The coordinates of reads, in a trial.
-    reads: Vec<Coordinate>,
+    /// What is read, in a trial.
+    reads: Vec<tiles::Read>,
     /// The tiles of operands in shared memory: bytes of each.
     tiles: Vec<usize>,
 }
@@ -268,6 +268,11 @@ impl<'a> Writer<'a> {
     /// The elements of a pack.
     fn pack(&self) -> usize {
         self.shape.pack()
+    }
+
+    /// Whether an operand is loaded by tiles.
+    fn has_tiles(&self) -> bool {
+        !self.tiles.is_empty()
     }
 
     fn team(&self) -> Option<&Team> {

@@ -154,7 +154,7 @@ fn kernel(symbol: &str, gemm: &Gemm, tile: Tile, arch: Arch, places: &[BufferRef
     // One block per multiprocessor, but for clusters: they have a tile each.
     let persistent = tile.by == By::Wgmma && tile.blocks() == 1;
     let (parts, text, grid, memory) = match tile.by {
-        By::Mma => (mma::PARTS, mma::text(symbol, gemm, tile, &mut sizes)?, blocks, mma::MEMORY),
+        By::Mma => (mma::PARTS, mma::text(symbol, gemm, tile, places, &mut sizes)?, blocks, mma::MEMORY),
         By::Wgmma => {
             let &[x, w, ..] = places else { return Err(Error::new("a product needs two factors")) };
             arguments.splice(..2, hopper::maps(gemm, tile, x, w)?);
@@ -164,7 +164,7 @@ fn kernel(symbol: &str, gemm: &Gemm, tile: Tile, arch: Arch, places: &[BufferRef
             } else {
                 dim::mul(&blocks, &Dim::Fixed(tile.blocks() as usize))?
             };
-            (hopper::PARTS, hopper::text(symbol, gemm, tile, w, &mut sizes)?, grid, hopper::MEMORY)
+            (hopper::PARTS, hopper::text(symbol, gemm, tile, places, &mut sizes)?, grid, hopper::MEMORY)
         }
     };
     arguments.extend(sizes.0.into_iter().map(Argument::Size));

@@ -19,7 +19,8 @@ inline void wait_for_earlier_kernels() {}
 
 // Programmatic dependent launch, of sm_90 and newer: a kernel that is launched so may begin before those in front of it have
 // ended. It waits here until they have and what they wrote is there, and then lets the one behind it begin. Every thread that
-// reads or writes memory calls it before.
+// reads or writes memory calls it before. A pointer to what another kernel writes is not `const *__restrict__` in the entry of a
+// kernel: the compiler may load from there before the wait.
 __device__ __forceinline__ void wait_for_earlier_kernels() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -109,7 +109,8 @@ impl Part {
 impl Args {
     /// The parts to do, in their order.
     pub(crate) fn parts(&self) -> Vec<Part> {
-        let wanted = |part: &Part| self.only.is_empty() || self.only.contains(part);
+        // What is for choosing tiles is only done where it is asked for.
+        let wanted = |part: &Part| self.only.contains(part) || self.only.is_empty() && *part != Part::Choices;
         let wanted = |part: &Part| wanted(part) && (self.prepare.is_none() || part.is_prepared());
         Part::value_variants().iter().copied().filter(wanted).collect()
     }

@@ -9,6 +9,8 @@ use byoc_nvidia::locate::{CudaSearchPath, SearchEntry};
 use byoc_tests::trial::{Needed, Trial, trial};
 use byoc_tests::{data, places};
 
+use crate::cubins;
+
 pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("kernels_keep_everything_in_registers", kernels_keep_everything_in_registers)]
 }
@@ -30,9 +32,13 @@ fn kernels_keep_everything_in_registers() -> Needed<()> {
             let cubin = toolchain.compile(&request, &Cache::new(&|_| None)).expect("it compiles");
             assert_eq!(cubin.log, "", "{name} for {arch}");
             let info = CubinInfo::of(&cubin.bytes).expect("it is a cubin");
+            if arch.number() >= 90 {
+                waits_first(&cubin.bytes, &info, &name)?;
+            }
             // CUDA's functions of angles have some, for arguments beyond 10^5.
-            let angles = ["// Sin.", "// Cos."];
-            let plain = kernels.split("\n\n").filter(|kernel| !angles.iter().any(|start| kernel.starts_with(start)));
+            let is_angle = |kernel: &&str| ["Sin.", "Cos."].iter().any(|start| kernel.starts_with(start));
+            let each = kernels.split("\n\n// ").map(|kernel| kernel.trim_start_matches("// "));
+            let plain = each.filter(|kernel| !is_angle(kernel));
             let symbols: Vec<_> = plain.filter_map(symbol).collect();
             assert!(!symbols.is_empty(), "{name}");
             for symbol in symbols {
@@ -47,6 +53,19 @@ fn kernels_keep_everything_in_registers() -> Needed<()> {
         }
     }
     assert!(spilled.is_empty(), "{spilled:#?}");
+    Ok(())
+}
+
+/// A kernel touches no memory of others before it has waited for those in front of it.
+fn waits_first(cubin: &[u8], info: &CubinInfo<'_>, source: &str) -> Needed<()> {
+    for kernel in info.kernels() {
+        let code = cubins::instructions(cubin, &kernel.name)?;
+        let (before, _) =
+            code.split_once("ACQBULK").unwrap_or_else(|| panic!("{} of {source} does not wait", kernel.name));
+        for word in ["LDG", "STG", "ATOM", "RED"] {
+            assert!(!before.contains(word), "{} of {source}: {word} before the wait", kernel.name);
+        }
+    }
     Ok(())
 }
 

@@ -23,6 +23,7 @@ impl Writer<'_> {
     pub(super) fn count(&mut self, shape: &[Dim]) {
         match product(shape) {
             Ok(Dim::Fixed(elements)) => self.long |= elements > MOST,
+            // The entry of the kernel compares all its parameters.
             Ok(elements) => drop(self.size(&elements)),
             Err(_) => self.long = true,
         }
@@ -89,6 +90,7 @@ impl Writer<'_> {
         at: &[Coordinate],
     ) -> Result<Term, Stop> {
         let dtype = self.values[id].dtype;
+        self.note_read(id, at)?;
         if let Some(element) = self.stage(id, place, strides, at)? {
             return Ok(self.keep(id, at, element));
         }

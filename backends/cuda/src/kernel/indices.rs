@@ -111,6 +111,8 @@ impl Writer<'_> {
 
     /// The coordinates of an operand with another shape and the same elements in the same order.
     pub(super) fn reshape(&mut self, at: &[Coordinate], shape: &[Dim]) -> Result<Vec<Coordinate>, Stop> {
+        // A collapsed index may be as large, though no memory is.
+        self.count(shape);
         regroup(at.concat(), shape, &mut |digits, size| {
             let term = self.coordinate(&digits)?;
             Ok(self.atom(&term, &size)[0].atom)

@@ -86,45 +86,38 @@ impl Writer<'_> {
         }
         arrays.sort();
         let arrays: String = arrays.into_iter().map(|(_, line)| line).collect();
-        let parameters = self.parameters("i64");
-        if !self.long && !self.sizes.is_empty() {
-            return self.of_either_width(symbol, threads, &format!("{head}{arrays}{text}"));
-        }
-        let ix = if self.long { "i64" } else { "int" };
-        format!(
-            "extern \"C\" __global__ void __launch_bounds__({threads}) {symbol}({parameters}) {{\n  \
-             wait_for_earlier_kernels();\n  using ix = {ix};\n\
-             {head}{arrays}{text}}}\n"
-        )
+        self.with_entry(symbol, threads, &format!("{head}{arrays}{text}"))
     }
 
-    /// A kernel of 32-bit indices where the sizes of the run allow them, else of 64-bit ones, in which a division takes
-    /// several times as many instructions.
-    fn of_either_width(&self, symbol: &str, threads: u32, body: &str) -> String {
+    /// The kernel's body as a function, and the entry that calls it. Memory that kernels in front write is only promised to be
+    /// constant, by `__restrict__`, to what comes after the wait for them. If sizes of the run allow it indices have 32 bits;
+    /// with 64 a division takes several times as many instructions.
+    fn with_entry(&self, symbol: &str, threads: u32, body: &str) -> String {
         let fit: Vec<_> = (0..self.sizes.len()).map(|index| format!("n{index} <= {MOST}")).collect();
         let names = self.places.iter().map(|parameter| name(parameter.place));
-        let with = |ix: &str| {
+        let call = |ix: &str| {
             let sizes = (0..self.sizes.len()).map(|index| format!("{ix}(n{index})"));
-            format!("{symbol}_parts::body<{ix}>({})", names.clone().chain(sizes).collect::<Vec<_>>().join(", "))
+            format!("{symbol}_parts::body<{ix}>({});\n", names.clone().chain(sizes).collect::<Vec<_>>().join(", "))
+        };
+        let calls = match (self.long, fit.as_slice()) {
+            (true, _) => format!("  {}", call("i64")),
+            (false, []) => format!("  {}", call("int")),
+            (false, fit) => format!("  if ({})\n    {}  else\n    {}", fit.join(" && "), call("int"), call("i64")),
         };
         format!(
             "namespace {symbol}_parts {{\ntemplate <class ix>\n__device__ __forceinline__ void body({}) {{\n{body}}}\n}}\n\n\
-             extern \"C\" __global__ void __launch_bounds__({threads}) {symbol}({}) {{\n  wait_for_earlier_kernels();\n  \
-             if ({})\n    {};\n  else\n    {};\n}}\n",
-            self.parameters("ix"),
-            self.parameters("i64"),
-            fit.join(" && "),
-            with("int"),
-            with("i64"),
+             extern \"C\" __global__ void __launch_bounds__({threads}) {symbol}({}) {{\n  wait_for_earlier_kernels();\n{calls}}}\n",
+            self.parameters("ix", " *__restrict__ "),
+            self.parameters("i64", " *"),
         )
     }
 
-    /// The parameters, of which sizes have this type.
-    fn parameters(&self, size: &str) -> String {
+    /// The parameters: the type of sizes, and what is between the type of a pointer and its name.
+    fn parameters(&self, size: &str, pointer: &str) -> String {
         let mut parameters = Vec::new();
         for parameter in &self.places {
             let constant = if parameter.written { "" } else { "const " };
-            parameters.push(format!("{constant}{} *__restrict__ {}", parameter.ty, name(parameter.place)));
+            parameters.push(format!("{constant}{}{pointer}{}", parameter.ty, name(parameter.place)));
         }
         parameters.extend((0..self.sizes.len()).map(|index| format!("const {size} n{index}")));
         parameters.join(", ")

@@ -6,7 +6,7 @@ use byoc_dim as dim;
 use byoc_nvidia::program::{Argument, BufferRef, Launch};
 use byoc_plugin_api::{DType, Dim};
 
-use super::tiles::Tiled;
+use super::tiles::{Read, Tiled};
 use super::{Atom, Level, Loop, Materialised, Stop, Writer};
 use crate::index::{Coordinate, ONE, divides, joined, product, spread};
 use crate::ir::{Def, Id, Value};
@@ -162,7 +162,10 @@ pub(crate) fn make(
     match job.probe() {
         Ok(reads) => {
             if let Some(Tiled { shape, at }) = Tiled::of(&values[root], &reads)? {
-                return job.finish(job.write(&shape, &at, false)?, &shape, name);
+                let writer = job.write(&shape, &at, false)?;
+                if writer.has_tiles() {
+                    return job.finish(writer, &shape, name);
+                }
             }
             let shape = job.map()?;
             job.finish(job.write(&shape, &spread(0, &values[root].shape)?, false)?, &shape, name)
@@ -222,8 +225,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// The coordinates of its reads, if the result needs no rows.
-    fn probe(&self) -> Result<Vec<Coordinate>, Stop> {
+    /// Its reads, if the result needs no rows.
+    fn probe(&self) -> Result<Vec<Read>, Stop> {
         let sizes = &self.values[self.root].shape;
         let shape = Shape::Probe(sizes.clone());
         let mut writer = self.writer(&shape);

@@ -14,8 +14,12 @@ use crate::ir::{Id, Value, stored};
 /// The most shared memory of a body: half of what a kernel may have without asking, since one with sizes of the run has two.
 const SHARED: usize = 24 << 10;
 
-/// The least rows and columns for which tiles are worth it: a sector has as many elements of 16 bits.
+/// The least rows and columns for which tiles are worth it: a sector has as many elements of 16 bits. Sizes that are known late
+/// may be 1.
 const LEAST: usize = 16;
+
+/// The coordinates of an operand that is read, and bytes of an element.
+pub(super) type Read = (Coordinate, usize);
 
 /// A result in tiles, and its coordinates.
 pub(super) struct Tiled {
@@ -26,10 +30,10 @@ pub(super) struct Tiled {
 impl Tiled {
     /// Tiles for a result of which an operand with as many elements is contiguous along other axes; `reads` are the coordinates
     /// of operands, with a counter for each axis of the result.
-    pub(super) fn of(result: &Value, reads: &[Coordinate]) -> Result<Option<Tiled>, Stop> {
+    pub(super) fn of(result: &Value, reads: &[Read]) -> Result<Option<Tiled>, Stop> {
         let sizes = &result.shape;
         let axes: Vec<usize> = (0..sizes.len()).filter(|&axis| sizes[axis] != ONE).collect();
-        for read in reads {
+        for (read, bytes) in reads {
             let order: Vec<usize> = read.iter().map(|digit| digit.atom).collect();
             let mut sorted = order.clone();
             sorted.sort_unstable();
@@ -40,7 +44,11 @@ impl Tiled {
             let (rows, columns) = (run(&order, &axes), run(&axes, &order));
             let size = |run: &[usize]| product(run.iter().map(|&axis| &sizes[axis]));
             let (row_count, column_count) = (size(&rows)?, size(&columns)?);
-            if [&row_count, &column_count].iter().any(|size| size.fixed().is_some_and(|size| size < LEAST)) {
+            let Some(least) = row_count.fixed().zip(column_count.fixed()).map(|(rows, columns)| rows.min(columns))
+            else {
+                continue;
+            };
+            if least < LEAST {
                 continue;
             }
             let outer: Vec<usize> =
@@ -51,7 +59,8 @@ impl Tiled {
                 run.iter().zip(spread(atom, &own)?).for_each(|(&axis, coordinate)| at[axis] = coordinate);
             }
             // Two warps, or one, for a row of a tile.
-            let side = if result.dtype.unpacked_bytes() < 4 { 64 } else { 32 };
+            let is_wide = result.dtype.unpacked_bytes().max(*bytes) >= 4;
+            let side = if is_wide || least <= 32 { 32 } else { 64 };
             let shape = Shape::Tiles { outer: size(&outer)?, rows: row_count, columns: column_count, side };
             return Ok(Some(Tiled { shape, at }));
         }
@@ -70,8 +79,15 @@ fn run(order: &[usize], other: &[usize]) -> Vec<usize> {
 }
 
 impl Writer<'_> {
-    /// Notes the coordinates of a read in a trial. In a kernel of tiles, loads a tile of an operand that is contiguous along the
-    /// rows; the element of it.
+    /// Notes a read in a trial.
+    pub(super) fn note_read(&mut self, id: Id, at: &[Coordinate]) -> Result<(), Stop> {
+        if matches!(self.shape, Shape::Probe(_)) && self.guards.is_empty() {
+            self.reads.push((joined(at.concat())?, self.values[id].dtype.unpacked_bytes()));
+        }
+        Ok(())
+    }
+
+    /// In a kernel of tiles, loads a tile of an operand that is contiguous along the rows; the element of it.
     pub(super) fn stage(
         &mut self,
         id: Id,
@@ -79,15 +95,11 @@ impl Writer<'_> {
         strides: Option<&[i64]>,
         at: &[Coordinate],
     ) -> Result<Option<Term>, Stop> {
+        let &Shape::Tiles { side, .. } = self.shape else { return Ok(None) };
         if !self.guards.is_empty() {
             return Ok(None);
         }
         let digits = joined(at.concat())?;
-        if let Shape::Probe(_) = self.shape {
-            self.reads.push(digits);
-            return Ok(None);
-        }
-        let &Shape::Tiles { side, .. } = self.shape else { return Ok(None) };
         let along_rows = digits.last().is_some_and(|digit| digit.atom == 1 && digit.divisor == ONE);
         // An index that is computed for each element is not there yet.
         let is_early = digits.iter().all(|digit| digit.atom <= 2 || self.atoms[digit.atom].level == Level::Row);

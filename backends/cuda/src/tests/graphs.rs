@@ -83,11 +83,28 @@ fn transpositions_by_tiles() {
     let sum = net.node(("Add", &[]), &[part, same]);
     net.output(sum);
     nets.push(("a part beside a whole".into(), net));
+    let mut net = Net::new(false);
+    let (x, rows, one) =
+        (net.input(DType::F32, &[7, 20, 34]), net.input(DType::F32, &[7, 20, 34]), net.input(DType::F32, &[7, 1, 34]));
+    let indices = net.input_of(DType::I64, &[7, 20, 34], &[0.0, 3.0, -1.0, 19.0].repeat(7 * 5 * 34));
+    let picked = net.node(("GatherElements", &[("axis", Attribute::Int(1))]), &[x, indices]);
+    let (picked, rows, one) = (net.node(perm, &[picked]), net.node(perm, &[rows]), net.node(perm, &[one]));
+    let sum = net.node(("Add", &[]), &[picked, rows]);
+    let sum = net.node(("Add", &[]), &[sum, one]);
+    net.output(sum);
+    nets.push(("an operand by index, and one of fewer rows".into(), net));
+    let mut net = Net::new(false);
+    let numbers = net.input(DType::I64, &[2, 40, 70]);
+    let halves = net.node(("Cast", &[("to", Attribute::Int(10))]), &[numbers]);
+    let turned = net.node(("Transpose", &[("perm", Attribute::Ints(vec![0, 2, 1]))]), &[halves]);
+    net.output(turned);
+    nets.push(("wide numbers to narrow ones".into(), net));
     let tiled = |(_, net): &&(String, Net)| {
         net.fuse().source.is_some_and(|source| kernels_of(&source.text).contains("__shared__"))
     };
     let by_tiles = nets.iter().filter(tiled).count();
-    assert_eq!(by_tiles, nets.len() - 4);
+    // All but the four of the last shape, and five in which rows or columns have a name.
+    assert_eq!(by_tiles, nets.len() - 4 - 5);
     check(&nets);
 }
 

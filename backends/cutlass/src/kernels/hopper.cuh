@@ -1,6 +1,6 @@
 // A warp-specialised, persistent GEMM for sm_90a: one producer warp loads tiles of x and w to shared memory by TMA, in a
 // pipeline of stages, and consumer warpgroups multiply them by wgmma and write y. A block iterates over tiles of y, so that
-// the next tiles are loaded while y is written. There are three schedules:
+// the next tiles are loaded while y is written, but with split-K. There are three schedules:
 // - cooperative: the groups share a tile, each with 64 of its rows;
 // - ping-pong: two groups have tiles of their own in turn, so that one multiplies while the other writes;
 // - split-K: the blocks of a cluster share a tile, each with a part of K, and add their sums through distributed shared memory.
@@ -41,6 +41,8 @@ struct Hopper {
   // Consumer groups that read a stage; tiles that a block has at a time; instructions for the rows of a thread.
   static constexpr int kReaders = PingPong ? 1 : Groups, kTurns = PingPong ? Groups : 1, kRows = M / (64 * kReaders);
   static constexpr int kThreads = 128 * (Groups + 1);
+  static_assert(!PingPong || Groups == 2, "two groups take turns");
+  static_assert(Splits == 1 || (!PingPong && kRows == 1), "a block of a cluster has one tile, of 64 rows a group");
   using ByK = cute::GMMA::Layout_K_SW128_Atom<Element>;
   using ByN = cute::GMMA::Layout_MN_SW128_Atom<Element>;
   template <int Rows>

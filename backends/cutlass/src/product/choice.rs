@@ -70,7 +70,8 @@ const fn split(m: u32, n: u32, stages: u32, blocks: u32) -> Tile {
 /// A tile, and what is known of its speed.
 struct Known {
     tile: Tile,
-    /// The share of the peak of `mma` that it reaches, in percent: an estimate from the reuse of a warp's operands.
+    /// The share of the peak of `mma` that it reaches, in percent: an estimate from the reuse of a warp's operands. Tiles of
+    /// `wgmma`, which are measured, have none.
     share: usize,
     /// Clocks of an H100 for 64 elements of K, and for all else: the first copies, the epilogue, and with split-K the exchange.
     step: usize,
@@ -85,8 +86,8 @@ const fn known(tile: Tile, share: usize, step: usize, besides: usize) -> Known {
 /// 96 KiB for `mma`, since sm_80 has 163 KiB for a block, and tiles up to 128 x 128 leave room for a second block; of 200 KiB
 /// for `wgmma`, since sm_90 has 227 KiB, and a block that goes from tile to tile is the only one.
 ///
-/// Clocks are fitted to what `byoc-gpu-suite --only choices` measured of products of BERT-large (`docs/benchmarks.md`), at
-/// 1.755 GHz. Tiles that were the fastest for none of them are left out.
+/// Clocks are fitted to what `byoc-gpu-suite --only choices` measured of products of BERT-large in f16 (`docs/benchmarks.md`), at
+/// 1.755 GHz; the order of tiles for TF32 is taken to be the same.
 const TILES: [Known; 20] = [
     known(mma(256, 128, 32, (64, 64), 3), 100, 1720, 9300),
     known(mma(128, 256, 32, (64, 64), 3), 100, 1700, 9000),
@@ -187,14 +188,17 @@ pub(crate) fn candidates(gemm: &Gemm, arch: Arch) -> Vec<Tile> {
 fn cost(gemm: &Gemm, arch: Arch, known: &Known) -> usize {
     let &Known { tile, share, step, besides } = known;
     let m = gemm.m.fixed().unwrap_or(LIKELY_ROWS);
-    let batch: usize = gemm.batch.iter().map(|batch| batch.count.fixed().unwrap_or(LIKELY_BATCH)).product();
-    let tiles = m.div_ceil(tile.m as usize) * gemm.n.div_ceil(tile.n as usize) * batch;
+    // Sizes of a recipe may be any.
+    let batch = gemm.batch.iter().map(|batch| batch.count.fixed().unwrap_or(LIKELY_BATCH));
+    let tiles = m.div_ceil(tile.m as usize).saturating_mul(gemm.n.div_ceil(tile.n as usize));
+    let tiles = batch.fold(tiles, usize::saturating_mul);
     let waves = tiles.div_ceil(at_once(tile, arch));
     if arch.number() != 90 {
-        return waves * (tile.m * tile.n) as usize * 100 / share.max(1);
+        return waves.saturating_mul((tile.m * tile.n) as usize * 100) / share.max(1);
     }
     let first = if tile.schedule == Schedule::PingPong { FIRST_OF_PING_PONG } else { 0 };
-    waves * (gemm.k.div_ceil(64).div_ceil(tile.blocks() as usize) * step + besides) + first
+    let steps = gemm.k.div_ceil(64).div_ceil(tile.blocks() as usize);
+    waves.saturating_mul(steps.saturating_mul(step).saturating_add(besides)).saturating_add(first)
 }
 
 /// How many tiles a GPU computes at a time. All blocks of a cluster are in one of its partitions, of 16 or 18 multiprocessors:

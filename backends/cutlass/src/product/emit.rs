@@ -1,18 +1,25 @@
 //! Emits the C++ that both kinds of GEMM kernel have in common: parameters, batch offsets, names of types.
 
 use byoc_nvidia::product::Activation;
+use byoc_nvidia::program::BufferRef;
 use byoc_plugin_api::{DType, Dim, Error};
 
 use super::Sizes;
 use super::gemm::{Batch, Gemm, Matrix, Order};
 
-/// The parameters: the factors, the bias and c if there are any, y, and the sizes.
-pub(super) fn parameters(gemm: &Gemm, factors: [String; 2], sizes: &Sizes) -> Result<String, Error> {
+/// The parameters: the factors, the bias and c if there are any, y, and the sizes. `places` are the buffers of all but sizes.
+pub(super) fn parameters(
+    gemm: &Gemm,
+    factors: [String; 2],
+    places: &[BufferRef],
+    sizes: &Sizes,
+) -> Result<String, Error> {
     let element = element(gemm.dtype)?;
     let mut all = factors.to_vec();
     if let Some(bias) = gemm.bias {
-        // Loads of it may pass stores to y.
-        all.push(format!("{} const *__restrict__ bias", self::element(bias)?));
+        // Loads of a constant may pass stores to y. What a kernel in front computes is not constant to all of this one.
+        let restrict = if matches!(places.get(2), Some(BufferRef::Constant(_))) { "__restrict__ " } else { "" };
+        all.push(format!("{} const *{restrict}bias", self::element(bias)?));
     }
     if gemm.beta.is_some() {
         all.push(format!("{element} const *c"));

@@ -40,21 +40,23 @@ pub(crate) fn takes(gemm: &Gemm) -> bool {
 }
 
 /// The kernel's text. Its parameters are the maps of x and w, the bias and c if there are any, y, and the sizes.
-pub(crate) fn text(symbol: &str, gemm: &Gemm, tile: Tile, w: BufferRef, sizes: &mut Sizes) -> Result<String, Error> {
+pub(crate) fn text(
+    symbol: &str,
+    gemm: &Gemm,
+    tile: Tile,
+    places: &[BufferRef],
+    sizes: &mut Sizes,
+) -> Result<String, Error> {
     let (&Gemm { n, k, alpha, .. }, Tile { m: tile_m, n: tile_n, .. }) = (gemm, tile);
     let (columns, splits) = (n.div_ceil(tile_n as usize), tile.blocks());
     let (rows, at_y) = (sizes.text(&gemm.m), offset_y(gemm, sizes));
     let (at_x, at_w) = (beyond(gemm, sizes, |batch| &batch.x), beyond(gemm, sizes, |batch| &batch.w));
     let counts: String = gemm.batch.iter().map(|batch| format!(" * {}", sizes.text(&batch.count))).collect();
     let map = |name: &str| format!("__grid_constant__ const Map {name}");
-    let parameters = parameters(gemm, ["x", "w"].map(map), sizes)?;
+    let parameters = parameters(gemm, ["x", "w"].map(map), places, sizes)?;
     let bias = if gemm.bias.is_some() { "bias" } else { "nullptr" };
     let (c, beta) = (if gemm.beta.is_some() { "c + at_y" } else { "nullptr" }, gemm.beta.unwrap_or(0.0));
-    // What is not computed by another kernel need not wait for one.
-    let begins = match w {
-        BufferRef::Constant(_) => format!("        begun = kernel.begin(at.n * {tile_n}, first, last, copy_w);\n"),
-        _ => String::new(),
-    };
+    let begins = begins(tile, places.get(1));
     let cluster = if splits > 1 { &format!("__cluster_dims__({splits}, 1, 1) ") } else { "" };
     // Registers are reallocated from producers to consumers: 168 of each of 384 threads are 40 and twice 232.
     let (fewer, more) = match tile.groups() {
@@ -103,6 +105,16 @@ extern \"C\" __global__ void {cluster}__launch_bounds__({symbol}_::Kernel::kThre
 }}
 "
     ))
+}
+
+/// The statement that loads the first of w before other kernels are waited for, if none of them computes it.
+fn begins(tile: Tile, w: Option<&BufferRef>) -> String {
+    match w {
+        Some(BufferRef::Constant(_)) => {
+            format!("        begun = kernel.begin(at.n * {}, first, last, copy_w);\n", tile.n)
+        }
+        _ => String::new(),
+    }
 }
 
 /// The type of the kernel, and what the host has to know of it.

@@ -2,6 +2,7 @@
 //! memory.
 
 use byoc_nvidia::build::PRELUDE;
+use byoc_nvidia::program::BufferRef;
 use byoc_plugin_api::{DType, Error};
 
 use super::Sizes;
@@ -21,7 +22,13 @@ pub(crate) const PARTS: &[&str] = &[
 pub(crate) const MEMORY: u64 = 400 << 20;
 
 /// The kernel's text. Its parameters are x, w, the bias and c if there are any, y, and the sizes.
-pub(crate) fn text(symbol: &str, gemm: &Gemm, tile: Tile, sizes: &mut Sizes) -> Result<String, Error> {
+pub(crate) fn text(
+    symbol: &str,
+    gemm: &Gemm,
+    tile: Tile,
+    places: &[BufferRef],
+    sizes: &mut Sizes,
+) -> Result<String, Error> {
     let Tile { m, n, k, warp: (warp_m, warp_n), stages, .. } = tile;
     let Gemm { n: size_n, k: size_k, alpha, x, w, .. } = gemm;
     let vector = gemm.bias.map_or(Ok("float"), element)?;
@@ -32,7 +39,7 @@ pub(crate) fn text(symbol: &str, gemm: &Gemm, tile: Tile, sizes: &mut Sizes) -> 
     let (activation, source) = (activation(gemm.activation), gemm.beta.is_some());
     let (rows, offsets) = (sizes.text(&gemm.m), offsets(gemm, sizes));
     let factors = ["x", "w"].map(|name| format!("{element} const *{name}"));
-    let parameters = parameters(gemm, factors, sizes)?;
+    let parameters = parameters(gemm, factors, places, sizes)?;
     let columns = size_n.div_ceil(n as usize);
     let bias = if gemm.bias.is_some() { "bias" } else { "nullptr" };
     let (c, beta) = (if source { "c + at_y" } else { "nullptr" }, gemm.beta.unwrap_or(0.0));

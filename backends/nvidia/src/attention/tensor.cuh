@@ -71,7 +71,8 @@ __device__ __forceinline__ int swizzled(int row, int column) {
   return column / 64 * 4096 + row * 64 + ((column % 64 / 8) ^ (row % 8)) * 8;
 }
 
-// The matrix descriptor: its address, 1024 bytes from 8 rows to the next 8, and the swizzle of 128 bytes.
+// The matrix descriptor: its address, 8192 bytes from 64 columns to the next 64, which there are not, 1024 bytes from 8 rows to
+// the next 8, and the swizzle of 128 bytes.
 __device__ __forceinline__ u64 descriptor(const T* tile) {
   const u64 address = u32(__cvta_generic_to_shared(tile)) >> 4 & 0x3fff;
   return address | u64(8192 >> 4) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62;

@@ -71,8 +71,9 @@ pub(super) const TILES: [Tile; 20] = [
     mma(16, 128, 64, 4),
 ];
 
-/// More tiles than twice the multiprocessors of any GPU of today.
+/// More tiles than twice the multiprocessors of any GPU of today, and than four times: with ping-pong a group has every other one.
 const MANY: usize = 300;
+const MANY_IN_TURN: usize = 600;
 
 /// What is special about the sizes of a product.
 #[derive(Clone, Copy, PartialEq)]
@@ -183,7 +184,7 @@ impl Spec {
     fn columns(&self) -> [usize; 2] {
         let Tile { n, k, stages, blocks, .. } = self.tile;
         match self.sizes {
-            Sizes::Edges => [2 * n + 8, k * (2 * stages + 1) + 8],
+            Sizes::Edges => [2 * n + 8, k * (2 * stages + 1) * blocks + 8],
             Sizes::Short => [n + 8, 8],
             Sizes::Ring => [n, k * stages * blocks],
             Sizes::Batches => [n + 8, 2 * k * blocks + 8],
@@ -197,7 +198,10 @@ impl Spec {
         match self.sizes {
             // Loops on the CPU take long.
             _ if quick => vec![m - 1, m + 1],
-            Sizes::Edges => vec![1, m - 1, m + 1, m * MANY.div_ceil(n.div_ceil(self.tile.n)) - 1],
+            Sizes::Edges => {
+                let many = if self.tile.by.ends_with("ping-pong") { MANY_IN_TURN } else { MANY };
+                vec![1, m - 1, m + 1, m * many.div_ceil(n.div_ceil(self.tile.n)) - 1]
+            }
             _ => vec![m + 1, 2 * m],
         }
     }

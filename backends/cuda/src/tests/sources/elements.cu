@@ -1,7 +1,7 @@
 // Cast.
-extern "C" __global__ void __launch_bounds__(256) k0(const bf16 *__restrict__ in0, int *__restrict__ out19) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k0_parts {
+template <class ix>
+__device__ __forceinline__ void body(const bf16 *__restrict__ in0, int *__restrict__ out19) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 4;
   if (i >= 40) return;
   const Pack<bf16, 4> p0 = load<4>(in0 + i);
@@ -14,11 +14,17 @@ extern "C" __global__ void __launch_bounds__(256) k0(const bf16 *__restrict__ in
   }
   store(out19 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k0(const bf16 *in0, int *out19) {
+  wait_for_earlier_kernels();
+  k0_parts::body<int>(in0, out19);
+}
 
 // Where.
-extern "C" __global__ void __launch_bounds__(256) k1(const u8 *__restrict__ in3, const bf16 *__restrict__ in0, const bf16 *__restrict__ in1, bf16 *__restrict__ out18) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k1_parts {
+template <class ix>
+__device__ __forceinline__ void body(const u8 *__restrict__ in3, const bf16 *__restrict__ in0, const bf16 *__restrict__ in1, bf16 *__restrict__ out18) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
   const ix x0 = i / 8;
@@ -36,11 +42,17 @@ extern "C" __global__ void __launch_bounds__(256) k1(const u8 *__restrict__ in3,
   }
   store(out18 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k1(const u8 *in3, const bf16 *in0, const bf16 *in1, bf16 *out18) {
+  wait_for_earlier_kernels();
+  k1_parts::body<int>(in3, in0, in1, out18);
+}
 
 // Equal.
-extern "C" __global__ void __launch_bounds__(256) k2(const i64 *__restrict__ in2, const i64 *__restrict__ c0, u8 *__restrict__ out17) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k2_parts {
+template <class ix>
+__device__ __forceinline__ void body(const i64 *__restrict__ in2, const i64 *__restrict__ c0, u8 *__restrict__ out17) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
   const Pack<i64, 8> p0 = load<8>(in2 + i);
@@ -56,11 +68,17 @@ extern "C" __global__ void __launch_bounds__(256) k2(const i64 *__restrict__ in2
   }
   store(out17 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k2(const i64 *in2, const i64 *c0, u8 *out17) {
+  wait_for_earlier_kernels();
+  k2_parts::body<int>(in2, c0, out17);
+}
 
 // Mod.
-extern "C" __global__ void __launch_bounds__(256) k3(const i64 *__restrict__ in2, const i64 *__restrict__ c0, i64 *__restrict__ out16) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k3_parts {
+template <class ix>
+__device__ __forceinline__ void body(const i64 *__restrict__ in2, const i64 *__restrict__ c0, i64 *__restrict__ out16) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 2;
   if (i >= 40) return;
   const Pack<i64, 2> p0 = load<2>(in2 + i);
@@ -76,11 +94,17 @@ extern "C" __global__ void __launch_bounds__(256) k3(const i64 *__restrict__ in2
   }
   store(out16 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k3(const i64 *in2, const i64 *c0, i64 *out16) {
+  wait_for_earlier_kernels();
+  k3_parts::body<int>(in2, c0, out16);
+}
 
 // Div.
-extern "C" __global__ void __launch_bounds__(256) k4(const i64 *__restrict__ in2, const i64 *__restrict__ c0, i64 *__restrict__ out15) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k4_parts {
+template <class ix>
+__device__ __forceinline__ void body(const i64 *__restrict__ in2, const i64 *__restrict__ c0, i64 *__restrict__ out15) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 2;
   if (i >= 40) return;
   const Pack<i64, 2> p0 = load<2>(in2 + i);
@@ -96,11 +120,17 @@ extern "C" __global__ void __launch_bounds__(256) k4(const i64 *__restrict__ in2
   }
   store(out15 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k4(const i64 *in2, const i64 *c0, i64 *out15) {
+  wait_for_earlier_kernels();
+  k4_parts::body<int>(in2, c0, out15);
+}
 
 // Add.
-extern "C" __global__ void __launch_bounds__(256) k5(const i64 *__restrict__ in2, const i64 *__restrict__ c0, i64 *__restrict__ out14) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k5_parts {
+template <class ix>
+__device__ __forceinline__ void body(const i64 *__restrict__ in2, const i64 *__restrict__ c0, i64 *__restrict__ out14) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 2;
   if (i >= 40) return;
   const Pack<i64, 2> p0 = load<2>(in2 + i);
@@ -116,11 +146,17 @@ extern "C" __global__ void __launch_bounds__(256) k5(const i64 *__restrict__ in2
   }
   store(out14 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k5(const i64 *in2, const i64 *c0, i64 *out14) {
+  wait_for_earlier_kernels();
+  k5_parts::body<int>(in2, c0, out14);
+}
 
 // Less.
-extern "C" __global__ void __launch_bounds__(256) k6(const bf16 *__restrict__ in0, const bf16 *__restrict__ in1, u8 *__restrict__ out13) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k6_parts {
+template <class ix>
+__device__ __forceinline__ void body(const bf16 *__restrict__ in0, const bf16 *__restrict__ in1, u8 *__restrict__ out13) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
   const Pack<bf16, 8> p0 = load<8>(in0 + i);
@@ -136,11 +172,17 @@ extern "C" __global__ void __launch_bounds__(256) k6(const bf16 *__restrict__ in
   }
   store(out13 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k6(const bf16 *in0, const bf16 *in1, u8 *out13) {
+  wait_for_earlier_kernels();
+  k6_parts::body<int>(in0, in1, out13);
+}
 
 // Max.
-extern "C" __global__ void __launch_bounds__(256) k7(const bf16 *__restrict__ in0, const bf16 *__restrict__ in1, bf16 *__restrict__ out12) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k7_parts {
+template <class ix>
+__device__ __forceinline__ void body(const bf16 *__restrict__ in0, const bf16 *__restrict__ in1, bf16 *__restrict__ out12) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
   const Pack<bf16, 8> p0 = load<8>(in0 + i);
@@ -156,11 +198,17 @@ extern "C" __global__ void __launch_bounds__(256) k7(const bf16 *__restrict__ in
   }
   store(out12 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k7(const bf16 *in0, const bf16 *in1, bf16 *out12) {
+  wait_for_earlier_kernels();
+  k7_parts::body<int>(in0, in1, out12);
+}
 
 // Div.
-extern "C" __global__ void __launch_bounds__(256) k8(const bf16 *__restrict__ in0, const bf16 *__restrict__ in1, bf16 *__restrict__ out11) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k8_parts {
+template <class ix>
+__device__ __forceinline__ void body(const bf16 *__restrict__ in0, const bf16 *__restrict__ in1, bf16 *__restrict__ out11) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
   const Pack<bf16, 8> p0 = load<8>(in0 + i);
@@ -176,11 +224,17 @@ extern "C" __global__ void __launch_bounds__(256) k8(const bf16 *__restrict__ in
   }
   store(out11 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k8(const bf16 *in0, const bf16 *in1, bf16 *out11) {
+  wait_for_earlier_kernels();
+  k8_parts::body<int>(in0, in1, out11);
+}
 
 // Gelu.
-extern "C" __global__ void __launch_bounds__(256) k9(const bf16 *__restrict__ in0, bf16 *__restrict__ out10) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k9_parts {
+template <class ix>
+__device__ __forceinline__ void body(const bf16 *__restrict__ in0, bf16 *__restrict__ out10) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
   const Pack<bf16, 8> p0 = load<8>(in0 + i);
@@ -193,11 +247,17 @@ extern "C" __global__ void __launch_bounds__(256) k9(const bf16 *__restrict__ in
   }
   store(out10 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k9(const bf16 *in0, bf16 *out10) {
+  wait_for_earlier_kernels();
+  k9_parts::body<int>(in0, out10);
+}
 
 // HardSwish.
-extern "C" __global__ void __launch_bounds__(256) k10(const bf16 *__restrict__ in0, bf16 *__restrict__ out9) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k10_parts {
+template <class ix>
+__device__ __forceinline__ void body(const bf16 *__restrict__ in0, bf16 *__restrict__ out9) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
   const Pack<bf16, 8> p0 = load<8>(in0 + i);
@@ -210,11 +270,17 @@ extern "C" __global__ void __launch_bounds__(256) k10(const bf16 *__restrict__ i
   }
   store(out9 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k10(const bf16 *in0, bf16 *out9) {
+  wait_for_earlier_kernels();
+  k10_parts::body<int>(in0, out9);
+}
 
 // Elu.
-extern "C" __global__ void __launch_bounds__(256) k11(const bf16 *__restrict__ in0, bf16 *__restrict__ out8) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k11_parts {
+template <class ix>
+__device__ __forceinline__ void body(const bf16 *__restrict__ in0, bf16 *__restrict__ out8) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
   const Pack<bf16, 8> p0 = load<8>(in0 + i);
@@ -227,11 +293,17 @@ extern "C" __global__ void __launch_bounds__(256) k11(const bf16 *__restrict__ i
   }
   store(out8 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k11(const bf16 *in0, bf16 *out8) {
+  wait_for_earlier_kernels();
+  k11_parts::body<int>(in0, out8);
+}
 
 // Mish.
-extern "C" __global__ void __launch_bounds__(256) k12(const bf16 *__restrict__ in0, bf16 *__restrict__ out7) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k12_parts {
+template <class ix>
+__device__ __forceinline__ void body(const bf16 *__restrict__ in0, bf16 *__restrict__ out7) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
   const Pack<bf16, 8> p0 = load<8>(in0 + i);
@@ -244,11 +316,17 @@ extern "C" __global__ void __launch_bounds__(256) k12(const bf16 *__restrict__ i
   }
   store(out7 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k12(const bf16 *in0, bf16 *out7) {
+  wait_for_earlier_kernels();
+  k12_parts::body<int>(in0, out7);
+}
 
 // Softplus.
-extern "C" __global__ void __launch_bounds__(256) k13(const bf16 *__restrict__ in0, bf16 *__restrict__ out6) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k13_parts {
+template <class ix>
+__device__ __forceinline__ void body(const bf16 *__restrict__ in0, bf16 *__restrict__ out6) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
   const Pack<bf16, 8> p0 = load<8>(in0 + i);
@@ -261,11 +339,17 @@ extern "C" __global__ void __launch_bounds__(256) k13(const bf16 *__restrict__ i
   }
   store(out6 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k13(const bf16 *in0, bf16 *out6) {
+  wait_for_earlier_kernels();
+  k13_parts::body<int>(in0, out6);
+}
 
 // Sigmoid.
-extern "C" __global__ void __launch_bounds__(256) k14(const bf16 *__restrict__ in0, bf16 *__restrict__ out5) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k14_parts {
+template <class ix>
+__device__ __forceinline__ void body(const bf16 *__restrict__ in0, bf16 *__restrict__ out5) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
   const Pack<bf16, 8> p0 = load<8>(in0 + i);
@@ -278,11 +362,17 @@ extern "C" __global__ void __launch_bounds__(256) k14(const bf16 *__restrict__ i
   }
   store(out5 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k14(const bf16 *in0, bf16 *out5) {
+  wait_for_earlier_kernels();
+  k14_parts::body<int>(in0, out5);
+}
 
 // Tanh.
-extern "C" __global__ void __launch_bounds__(256) k15(const bf16 *__restrict__ in0, bf16 *__restrict__ out4) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k15_parts {
+template <class ix>
+__device__ __forceinline__ void body(const bf16 *__restrict__ in0, bf16 *__restrict__ out4) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
   const Pack<bf16, 8> p0 = load<8>(in0 + i);
@@ -295,11 +385,17 @@ extern "C" __global__ void __launch_bounds__(256) k15(const bf16 *__restrict__ i
   }
   store(out4 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k15(const bf16 *in0, bf16 *out4) {
+  wait_for_earlier_kernels();
+  k15_parts::body<int>(in0, out4);
+}
 
 // Erf.
-extern "C" __global__ void __launch_bounds__(256) k16(const bf16 *__restrict__ in0, bf16 *__restrict__ out3) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k16_parts {
+template <class ix>
+__device__ __forceinline__ void body(const bf16 *__restrict__ in0, bf16 *__restrict__ out3) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
   const Pack<bf16, 8> p0 = load<8>(in0 + i);
@@ -312,11 +408,17 @@ extern "C" __global__ void __launch_bounds__(256) k16(const bf16 *__restrict__ i
   }
   store(out3 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k16(const bf16 *in0, bf16 *out3) {
+  wait_for_earlier_kernels();
+  k16_parts::body<int>(in0, out3);
+}
 
 // Cos.
-extern "C" __global__ void __launch_bounds__(256) k17(const bf16 *__restrict__ in0, bf16 *__restrict__ out2) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k17_parts {
+template <class ix>
+__device__ __forceinline__ void body(const bf16 *__restrict__ in0, bf16 *__restrict__ out2) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
   const Pack<bf16, 8> p0 = load<8>(in0 + i);
@@ -329,11 +431,17 @@ extern "C" __global__ void __launch_bounds__(256) k17(const bf16 *__restrict__ i
   }
   store(out2 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k17(const bf16 *in0, bf16 *out2) {
+  wait_for_earlier_kernels();
+  k17_parts::body<int>(in0, out2);
+}
 
 // Sin.
-extern "C" __global__ void __launch_bounds__(256) k18(const bf16 *__restrict__ in0, bf16 *__restrict__ out1) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k18_parts {
+template <class ix>
+__device__ __forceinline__ void body(const bf16 *__restrict__ in0, bf16 *__restrict__ out1) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
   const Pack<bf16, 8> p0 = load<8>(in0 + i);
@@ -346,11 +454,17 @@ extern "C" __global__ void __launch_bounds__(256) k18(const bf16 *__restrict__ i
   }
   store(out1 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k18(const bf16 *in0, bf16 *out1) {
+  wait_for_earlier_kernels();
+  k18_parts::body<int>(in0, out1);
+}
 
 // Exp.
-extern "C" __global__ void __launch_bounds__(256) k19(const bf16 *__restrict__ in0, bf16 *__restrict__ out0) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k19_parts {
+template <class ix>
+__device__ __forceinline__ void body(const bf16 *__restrict__ in0, bf16 *__restrict__ out0) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 40) return;
   const Pack<bf16, 8> p0 = load<8>(in0 + i);
@@ -362,4 +476,10 @@ extern "C" __global__ void __launch_bounds__(256) k19(const bf16 *__restrict__ i
     q0.at[v] = to_bf16(t1);
   }
   store(out0 + i, q0);
+}
+}
+
+extern "C" __global__ void __launch_bounds__(256) k19(const bf16 *in0, bf16 *out0) {
+  wait_for_earlier_kernels();
+  k19_parts::body<int>(in0, out0);
 }

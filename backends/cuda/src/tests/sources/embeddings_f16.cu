@@ -1,7 +1,7 @@
 // Gather, Slice, Add, LayerNormalization.
-extern "C" __global__ void __launch_bounds__(32) k0(const i64 *__restrict__ in0, const f16 *__restrict__ c0, const f16 *__restrict__ c1, const f16 *__restrict__ c2, const f16 *__restrict__ c3, f16 *__restrict__ out0) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k0_parts {
+template <class ix>
+__device__ __forceinline__ void body(const i64 *__restrict__ in0, const f16 *__restrict__ c0, const f16 *__restrict__ c1, const f16 *__restrict__ c2, const f16 *__restrict__ c3, f16 *__restrict__ out0) {
   const int lane = threadIdx.x % 8;
   const ix row = smaller(ix(blockIdx.x) * 4 + ix(threadIdx.x) / 8, ix(16 - 1));
   float t3[8];
@@ -56,4 +56,10 @@ extern "C" __global__ void __launch_bounds__(32) k0(const i64 *__restrict__ in0,
     }
     store(out0 + x4, q0);
   }
+}
+}
+
+extern "C" __global__ void __launch_bounds__(32) k0(const i64 *in0, const f16 *c0, const f16 *c1, const f16 *c2, const f16 *c3, f16 *out0) {
+  wait_for_earlier_kernels();
+  k0_parts::body<int>(in0, c0, c1, c2, c3, out0);
 }

@@ -1,7 +1,7 @@
 // Softmax.
-extern "C" __global__ void __launch_bounds__(512) k0(const double *__restrict__ in6, double *__restrict__ out9) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k0_parts {
+template <class ix>
+__device__ __forceinline__ void body(const double *__restrict__ in6, double *__restrict__ out9) {
   const int lane = threadIdx.x;
   const ix row = blockIdx.x;
   double r0 = -double(float_of_bits(0x7f800000u));
@@ -41,11 +41,17 @@ extern "C" __global__ void __launch_bounds__(512) k0(const double *__restrict__ 
     store(out9 + x2, q0);
   }
 }
+}
+
+extern "C" __global__ void __launch_bounds__(512) k0(const double *in6, double *out9) {
+  wait_for_earlier_kernels();
+  k0_parts::body<int>(in6, out9);
+}
 
 // Softmax.
-extern "C" __global__ void __launch_bounds__(1024) k1(const double *__restrict__ in5, double *__restrict__ out8) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k1_parts {
+template <class ix>
+__device__ __forceinline__ void body(const double *__restrict__ in5, double *__restrict__ out8) {
   const int lane = threadIdx.x;
   const ix row = blockIdx.x;
   double t0[16];
@@ -86,11 +92,17 @@ extern "C" __global__ void __launch_bounds__(1024) k1(const double *__restrict__
     store(out8 + x1, q0);
   }
 }
+}
+
+extern "C" __global__ void __launch_bounds__(1024) k1(const double *in5, double *out8) {
+  wait_for_earlier_kernels();
+  k1_parts::body<int>(in5, out8);
+}
 
 // Softmax.
-extern "C" __global__ void __launch_bounds__(32) k2(const double *__restrict__ in4, double *__restrict__ out7) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k2_parts {
+template <class ix>
+__device__ __forceinline__ void body(const double *__restrict__ in4, double *__restrict__ out7) {
   const int lane = threadIdx.x % 32;
   const ix row = blockIdx.x;
   double t0[2];
@@ -131,11 +143,17 @@ extern "C" __global__ void __launch_bounds__(32) k2(const double *__restrict__ i
     store(out7 + x1, q0);
   }
 }
+}
+
+extern "C" __global__ void __launch_bounds__(32) k2(const double *in4, double *out7) {
+  wait_for_earlier_kernels();
+  k2_parts::body<int>(in4, out7);
+}
 
 // ReduceMax.
-extern "C" __global__ void __launch_bounds__(32) k3(const i64 *__restrict__ in3, i64 *__restrict__ out6) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k3_parts {
+template <class ix>
+__device__ __forceinline__ void body(const i64 *__restrict__ in3, i64 *__restrict__ out6) {
   const int lane = threadIdx.x % 32;
   const ix row = blockIdx.x;
   i64 r0 = i64(u64(1) << 63);
@@ -156,11 +174,17 @@ extern "C" __global__ void __launch_bounds__(32) k3(const i64 *__restrict__ in3,
   const i64 t2 = i64(t1);
   if (lane == 0) out6[row] = t2;
 }
+}
+
+extern "C" __global__ void __launch_bounds__(32) k3(const i64 *in3, i64 *out6) {
+  wait_for_earlier_kernels();
+  k3_parts::body<int>(in3, out6);
+}
 
 // ReduceSum.
-extern "C" __global__ void __launch_bounds__(32) k4(const i64 *__restrict__ in3, i64 *__restrict__ out5) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k4_parts {
+template <class ix>
+__device__ __forceinline__ void body(const i64 *__restrict__ in3, i64 *__restrict__ out5) {
   const int lane = threadIdx.x % 32;
   const ix row = blockIdx.x;
   i64 r0 = i64(0);
@@ -181,11 +205,17 @@ extern "C" __global__ void __launch_bounds__(32) k4(const i64 *__restrict__ in3,
   const i64 t2 = i64(t1);
   if (lane == 0) out5[row] = t2;
 }
+}
+
+extern "C" __global__ void __launch_bounds__(32) k4(const i64 *in3, i64 *out5) {
+  wait_for_earlier_kernels();
+  k4_parts::body<int>(in3, out5);
+}
 
 // Softmax.
-extern "C" __global__ void __launch_bounds__(512) k5(const float *__restrict__ in2, float *__restrict__ out4) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k5_parts {
+template <class ix>
+__device__ __forceinline__ void body(const float *__restrict__ in2, float *__restrict__ out4) {
   const int lane = threadIdx.x;
   const ix row = blockIdx.x;
   float r0 = -float(float_of_bits(0x7f800000u));
@@ -211,11 +241,17 @@ extern "C" __global__ void __launch_bounds__(512) k5(const float *__restrict__ i
     out4[x2] = t7;
   }
 }
+}
+
+extern "C" __global__ void __launch_bounds__(512) k5(const float *in2, float *out4) {
+  wait_for_earlier_kernels();
+  k5_parts::body<int>(in2, out4);
+}
 
 // Softmax.
-extern "C" __global__ void __launch_bounds__(256) k6(const f16 *__restrict__ in1, f16 *__restrict__ out3) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k6_parts {
+template <class ix>
+__device__ __forceinline__ void body(const f16 *__restrict__ in1, f16 *__restrict__ out3) {
   const int lane = threadIdx.x;
   const ix row = blockIdx.x;
   float t0[24];
@@ -263,11 +299,17 @@ extern "C" __global__ void __launch_bounds__(256) k6(const f16 *__restrict__ in1
     }
   }
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k6(const f16 *in1, f16 *out3) {
+  wait_for_earlier_kernels();
+  k6_parts::body<int>(in1, out3);
+}
 
 // ArgMax.
-extern "C" __global__ void __launch_bounds__(32) k7(const float *__restrict__ in0, i64 *__restrict__ out2) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k7_parts {
+template <class ix>
+__device__ __forceinline__ void body(const float *__restrict__ in0, i64 *__restrict__ out2) {
   const int lane = threadIdx.x % 16;
   const ix row = smaller(ix(blockIdx.x) * 2 + ix(threadIdx.x) / 16, ix(48 - 1));
   Best<float> r0 = Best<float>{float(0), -1};
@@ -288,11 +330,17 @@ extern "C" __global__ void __launch_bounds__(32) k7(const float *__restrict__ in
   const i64 t1 = of_lanes<ArgMax<false>, 16>(r0).at;
   if (lane == 0) out2[row] = t1;
 }
+}
+
+extern "C" __global__ void __launch_bounds__(32) k7(const float *in0, i64 *out2) {
+  wait_for_earlier_kernels();
+  k7_parts::body<int>(in0, out2);
+}
 
 // ReduceMean.
-extern "C" __global__ void __launch_bounds__(32) k8(const float *__restrict__ in0, float *__restrict__ out1) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k8_parts {
+template <class ix>
+__device__ __forceinline__ void body(const float *__restrict__ in0, float *__restrict__ out1) {
   const int lane = threadIdx.x % 16;
   const ix row = smaller(ix(blockIdx.x) * 2 + ix(threadIdx.x) / 16, ix(16 - 1));
   float r0 = float(0);
@@ -316,11 +364,17 @@ extern "C" __global__ void __launch_bounds__(32) k8(const float *__restrict__ in
   const float t3 = t2;
   if (lane == 0) out1[row] = t3;
 }
+}
+
+extern "C" __global__ void __launch_bounds__(32) k8(const float *in0, float *out1) {
+  wait_for_earlier_kernels();
+  k8_parts::body<int>(in0, out1);
+}
 
 // Softmax.
-extern "C" __global__ void __launch_bounds__(32) k9(const float *__restrict__ in0, float *__restrict__ out0) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k9_parts {
+template <class ix>
+__device__ __forceinline__ void body(const float *__restrict__ in0, float *__restrict__ out0) {
   const ix row = ix(blockIdx.x) * 32 + ix(threadIdx.x);
   if (row >= 60) return;
   const ix x0 = row / 20;
@@ -347,4 +401,10 @@ extern "C" __global__ void __launch_bounds__(32) k9(const float *__restrict__ in
     const float t7 = t6 / t4;
     out0[x4] = t7;
   }
+}
+}
+
+extern "C" __global__ void __launch_bounds__(32) k9(const float *in0, float *out0) {
+  wait_for_earlier_kernels();
+  k9_parts::body<int>(in0, out0);
 }

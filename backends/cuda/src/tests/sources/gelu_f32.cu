@@ -1,7 +1,7 @@
 // Div, Erf, Add, Mul, Mul.
-extern "C" __global__ void __launch_bounds__(256) k0(const float *__restrict__ in0, const float *__restrict__ c0, const float *__restrict__ c1, const float *__restrict__ c2, float *__restrict__ out0) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k0_parts {
+template <class ix>
+__device__ __forceinline__ void body(const float *__restrict__ in0, const float *__restrict__ c0, const float *__restrict__ c1, const float *__restrict__ c2, float *__restrict__ out0) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 4;
   if (i >= 1024) return;
   const float t0 = c0[0];
@@ -20,4 +20,10 @@ extern "C" __global__ void __launch_bounds__(256) k0(const float *__restrict__ i
     q0.at[v] = t8;
   }
   store(out0 + i, q0);
+}
+}
+
+extern "C" __global__ void __launch_bounds__(256) k0(const float *in0, const float *c0, const float *c1, const float *c2, float *out0) {
+  wait_for_earlier_kernels();
+  k0_parts::body<int>(in0, c0, c1, c2, out0);
 }

@@ -1,7 +1,7 @@
 // Add, Reshape, Transpose.
-extern "C" __global__ void __launch_bounds__(256) k0(const f16 *__restrict__ in0, const f16 *__restrict__ c0, f16 *__restrict__ out0) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k0_parts {
+template <class ix>
+__device__ __forceinline__ void body(const f16 *__restrict__ in0, const f16 *__restrict__ c0, f16 *__restrict__ out0) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 3072) return;
   const ix x0 = i / 1536;
@@ -21,4 +21,10 @@ extern "C" __global__ void __launch_bounds__(256) k0(const f16 *__restrict__ in0
     q0.at[v] = to_f16(t2);
   }
   store(out0 + i, q0);
+}
+}
+
+extern "C" __global__ void __launch_bounds__(256) k0(const f16 *in0, const f16 *c0, f16 *out0) {
+  wait_for_earlier_kernels();
+  k0_parts::body<int>(in0, c0, out0);
 }

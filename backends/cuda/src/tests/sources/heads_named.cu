@@ -24,7 +24,7 @@ __device__ __forceinline__ void body(const float *__restrict__ in0, const float 
 }
 }
 
-extern "C" __global__ void __launch_bounds__(256) k0(const float *__restrict__ in0, const float *__restrict__ c0, float *__restrict__ out0, const i64 n0, const i64 n1, const i64 n2, const i64 n3) {
+extern "C" __global__ void __launch_bounds__(256) k0(const float *in0, const float *c0, float *out0, const i64 n0, const i64 n1, const i64 n2, const i64 n3) {
   wait_for_earlier_kernels();
   if (n0 <= 2147418112 && n1 <= 2147418112 && n2 <= 2147418112 && n3 <= 2147418112)
     k0_parts::body<int>(in0, c0, out0, int(n0), int(n1), int(n2), int(n3));

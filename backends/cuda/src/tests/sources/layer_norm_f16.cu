@@ -1,7 +1,7 @@
 // Add, Add, LayerNormalization.
-extern "C" __global__ void __launch_bounds__(32) k0(const f16 *__restrict__ in0, const f16 *__restrict__ c0, const f16 *__restrict__ in1, f16 *__restrict__ out0, const f16 *__restrict__ c1, const f16 *__restrict__ c2, f16 *__restrict__ out1) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k0_parts {
+template <class ix>
+__device__ __forceinline__ void body(const f16 *__restrict__ in0, const f16 *__restrict__ c0, const f16 *__restrict__ in1, f16 *__restrict__ out0, const f16 *__restrict__ c1, const f16 *__restrict__ c2, f16 *__restrict__ out1) {
   const int lane = threadIdx.x % 32;
   const ix row = blockIdx.x;
   float t4[24];
@@ -58,4 +58,10 @@ extern "C" __global__ void __launch_bounds__(32) k0(const f16 *__restrict__ in0,
     }
     store(out1 + x1, q1);
   }
+}
+}
+
+extern "C" __global__ void __launch_bounds__(32) k0(const f16 *in0, const f16 *c0, const f16 *in1, f16 *out0, const f16 *c1, const f16 *c2, f16 *out1) {
+  wait_for_earlier_kernels();
+  k0_parts::body<int>(in0, c0, in1, out0, c1, c2, out1);
 }

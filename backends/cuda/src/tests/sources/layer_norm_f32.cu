@@ -1,7 +1,7 @@
 // Add, Add, LayerNormalization.
-extern "C" __global__ void __launch_bounds__(32) k0(const float *__restrict__ in0, const float *__restrict__ c0, const float *__restrict__ in1, float *__restrict__ out0, const float *__restrict__ c1, const float *__restrict__ c2, float *__restrict__ out1) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k0_parts {
+template <class ix>
+__device__ __forceinline__ void body(const float *__restrict__ in0, const float *__restrict__ c0, const float *__restrict__ in1, float *__restrict__ out0, const float *__restrict__ c1, const float *__restrict__ c2, float *__restrict__ out1) {
   const int lane = threadIdx.x % 32;
   const ix row = blockIdx.x;
   float t4[24];
@@ -58,4 +58,10 @@ extern "C" __global__ void __launch_bounds__(32) k0(const float *__restrict__ in
     }
     store(out1 + x1, q1);
   }
+}
+}
+
+extern "C" __global__ void __launch_bounds__(32) k0(const float *in0, const float *c0, const float *in1, float *out0, const float *c1, const float *c2, float *out1) {
+  wait_for_earlier_kernels();
+  k0_parts::body<int>(in0, c0, in1, out0, c1, c2, out1);
 }

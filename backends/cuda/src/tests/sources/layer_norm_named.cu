@@ -61,7 +61,7 @@ __device__ __forceinline__ void body(const float *__restrict__ in0, const float 
 }
 }
 
-extern "C" __global__ void __launch_bounds__(128) k0(const float *__restrict__ in0, const float *__restrict__ c0, const float *__restrict__ in1, float *__restrict__ out0, const float *__restrict__ c1, const float *__restrict__ c2, float *__restrict__ out1, const i64 n0, const i64 n1) {
+extern "C" __global__ void __launch_bounds__(128) k0(const float *in0, const float *c0, const float *in1, float *out0, const float *c1, const float *c2, float *out1, const i64 n0, const i64 n1) {
   wait_for_earlier_kernels();
   if (n0 <= 2147418112 && n1 <= 2147418112)
     k0_parts::body<int>(in0, c0, in1, out0, c1, c2, out1, int(n0), int(n1));

@@ -1,7 +1,7 @@
 // Gather.
-extern "C" __global__ void __launch_bounds__(256) k0(const int *__restrict__ c0, const f16 *__restrict__ in0, f16 *__restrict__ out8) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k0_parts {
+template <class ix>
+__device__ __forceinline__ void body(const int *__restrict__ c0, const f16 *__restrict__ in0, f16 *__restrict__ out8) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 320) return;
   const ix x0 = i / 40 % 4;
@@ -19,11 +19,17 @@ extern "C" __global__ void __launch_bounds__(256) k0(const int *__restrict__ c0,
   }
   store(out8 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k0(const int *c0, const f16 *in0, f16 *out8) {
+  wait_for_earlier_kernels();
+  k0_parts::body<int>(c0, in0, out8);
+}
 
 // Slice.
-extern "C" __global__ void __launch_bounds__(256) k1(const f16 *__restrict__ in0, f16 *__restrict__ out7) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k1_parts {
+template <class ix>
+__device__ __forceinline__ void body(const f16 *__restrict__ in0, f16 *__restrict__ out7) {
   const ix i = ix(blockIdx.x) * 256 + ix(threadIdx.x);
   if (i >= 480) return;
   const ix x0 = i % 10;
@@ -33,11 +39,17 @@ extern "C" __global__ void __launch_bounds__(256) k1(const f16 *__restrict__ in0
   const float t0 = to_float(in0[x3]);
   out7[i] = to_f16(t0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k1(const f16 *in0, f16 *out7) {
+  wait_for_earlier_kernels();
+  k1_parts::body<int>(in0, out7);
+}
 
 // Tile.
-extern "C" __global__ void __launch_bounds__(256) k2(const f16 *__restrict__ in0, f16 *__restrict__ out6) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k2_parts {
+template <class ix>
+__device__ __forceinline__ void body(const f16 *__restrict__ in0, f16 *__restrict__ out6) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 11520) return;
   const ix x0 = i / 5760;
@@ -53,11 +65,17 @@ extern "C" __global__ void __launch_bounds__(256) k2(const f16 *__restrict__ in0
   }
   store(out6 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k2(const f16 *in0, f16 *out6) {
+  wait_for_earlier_kernels();
+  k2_parts::body<int>(in0, out6);
+}
 
 // Trilu.
-extern "C" __global__ void __launch_bounds__(256) k3(const f16 *__restrict__ in0, f16 *__restrict__ out5) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k3_parts {
+template <class ix>
+__device__ __forceinline__ void body(const f16 *__restrict__ in0, f16 *__restrict__ out5) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 1920) return;
   const ix x0 = i / 40 % 24;
@@ -72,11 +90,17 @@ extern "C" __global__ void __launch_bounds__(256) k3(const f16 *__restrict__ in0
   }
   store(out5 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k3(const f16 *in0, f16 *out5) {
+  wait_for_earlier_kernels();
+  k3_parts::body<int>(in0, out5);
+}
 
 // Pad.
-extern "C" __global__ void __launch_bounds__(256) k4(const f16 *__restrict__ in0, f16 *__restrict__ out4) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k4_parts {
+template <class ix>
+__device__ __forceinline__ void body(const f16 *__restrict__ in0, f16 *__restrict__ out4) {
   const ix i = ix(blockIdx.x) * 256 + ix(threadIdx.x);
   if (i >= 2288) return;
   const ix x0 = i / 44 % 26;
@@ -90,11 +114,17 @@ extern "C" __global__ void __launch_bounds__(256) k4(const f16 *__restrict__ in0
   const float t1 = b0 ? t0 : float(0);
   out4[i] = to_f16(t1);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k4(const f16 *in0, f16 *out4) {
+  wait_for_earlier_kernels();
+  k4_parts::body<int>(in0, out4);
+}
 
 // Pad.
-extern "C" __global__ void __launch_bounds__(256) k5(const f16 *__restrict__ in0, f16 *__restrict__ out3) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k5_parts {
+template <class ix>
+__device__ __forceinline__ void body(const f16 *__restrict__ in0, f16 *__restrict__ out3) {
   const ix i = ix(blockIdx.x) * 256 + ix(threadIdx.x);
   if (i >= 2288) return;
   const ix x0 = i / 44 % 26;
@@ -108,11 +138,17 @@ extern "C" __global__ void __launch_bounds__(256) k5(const f16 *__restrict__ in0
   const float t0 = to_float(in0[x7]);
   out3[i] = to_f16(t0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k5(const f16 *in0, f16 *out3) {
+  wait_for_earlier_kernels();
+  k5_parts::body<int>(in0, out3);
+}
 
 // Concat.
-extern "C" __global__ void __launch_bounds__(256) k6(const f16 *__restrict__ in0, f16 *__restrict__ out2) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k6_parts {
+template <class ix>
+__device__ __forceinline__ void body(const f16 *__restrict__ in0, f16 *__restrict__ out2) {
   const ix i = ix(blockIdx.x) * 256 + ix(threadIdx.x);
   if (i >= 3840) return;
   const ix x0 = i % 80;
@@ -127,11 +163,17 @@ extern "C" __global__ void __launch_bounds__(256) k6(const f16 *__restrict__ in0
   const float t2 = x0 < 40 ? t0 : t1;
   out2[i] = to_f16(t2);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k6(const f16 *in0, f16 *out2) {
+  wait_for_earlier_kernels();
+  k6_parts::body<int>(in0, out2);
+}
 
 // Concat.
-extern "C" __global__ void __launch_bounds__(256) k7(const f16 *__restrict__ in0, f16 *__restrict__ out1) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k7_parts {
+template <class ix>
+__device__ __forceinline__ void body(const f16 *__restrict__ in0, f16 *__restrict__ out1) {
   const ix i = (ix(blockIdx.x) * 256 + ix(threadIdx.x)) * 8;
   if (i >= 3840) return;
   const ix x0 = i / 40 % 48;
@@ -154,31 +196,43 @@ extern "C" __global__ void __launch_bounds__(256) k7(const f16 *__restrict__ in0
   }
   store(out1 + i, q0);
 }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k7(const f16 *in0, f16 *out1) {
+  wait_for_earlier_kernels();
+  k7_parts::body<int>(in0, out1);
+}
 
 // Transpose.
-extern "C" __global__ void __launch_bounds__(256) k8(const f16 *__restrict__ in0, f16 *__restrict__ out0) {
-  wait_for_earlier_kernels();
-  using ix = int;
-  const ix left = ix(blockIdx.x) % 1 * 64;
-  const ix top = ix(blockIdx.x) / 1 % 1 * 64;
-  const ix o = ix(blockIdx.x) / 1 / 1;
-  __shared__ f16 tile0[64][66];
+namespace k8_parts {
+template <class ix>
+__device__ __forceinline__ void body(const f16 *__restrict__ in0, f16 *__restrict__ out0) {
+  const ix left = ix(blockIdx.x) % 1 * 32;
+  const ix top = ix(blockIdx.x) / 1 % 2 * 32;
+  const ix o = ix(blockIdx.x) / 1 / 2;
+  __shared__ f16 tile0[32][34];
 #pragma unroll
-  for (int k = 0; k < 16; ++k) {
-    const ix r = top + ix(threadIdx.x) % 64;
-    const ix c = left + ix(threadIdx.x) / 64 + k * 4;
+  for (int k = 0; k < 4; ++k) {
+    const ix r = top + ix(threadIdx.x) % 32;
+    const ix c = left + ix(threadIdx.x) / 32 + k * 8;
     if (r >= 40 || c >= 24) continue;
     const ix x0 = (o * 24 + c) * 40 + r;
     tile0[c - left][r - top] = in0[x0];
   }
   __syncthreads();
 #pragma unroll
-  for (int k = 0; k < 16; ++k) {
-    const ix c = left + ix(threadIdx.x) % 64;
-    const ix r = top + ix(threadIdx.x) / 64 + k * 4;
+  for (int k = 0; k < 4; ++k) {
+    const ix c = left + ix(threadIdx.x) % 32;
+    const ix r = top + ix(threadIdx.x) / 32 + k * 8;
     if (r >= 40 || c >= 24) continue;
     const float t0 = to_float(tile0[c - left][r - top]);
     const ix x1 = (o * 40 + r) * 24 + c;
     out0[x1] = to_f16(t0);
   }
+}
+}
+
+extern "C" __global__ void __launch_bounds__(256) k8(const f16 *in0, f16 *out0) {
+  wait_for_earlier_kernels();
+  k8_parts::body<int>(in0, out0);
 }

@@ -1,7 +1,7 @@
 // Unsqueeze, Cast, Sub, Mul, Div, Add, Softmax.
-extern "C" __global__ void __launch_bounds__(32) k0(const f16 *__restrict__ in0, const f16 *__restrict__ c2, const f16 *__restrict__ c0, const i64 *__restrict__ in1, const f16 *__restrict__ c1, f16 *__restrict__ out0) {
-  wait_for_earlier_kernels();
-  using ix = int;
+namespace k0_parts {
+template <class ix>
+__device__ __forceinline__ void body(const f16 *__restrict__ in0, const f16 *__restrict__ c2, const f16 *__restrict__ c0, const i64 *__restrict__ in1, const f16 *__restrict__ c1, f16 *__restrict__ out0) {
   const ix row = ix(blockIdx.x) * 32 + ix(threadIdx.x);
   if (row >= 64) return;
   float t9[8];
@@ -53,4 +53,10 @@ extern "C" __global__ void __launch_bounds__(32) k0(const f16 *__restrict__ in0,
     }
     store(out0 + x3, q0);
   }
+}
+}
+
+extern "C" __global__ void __launch_bounds__(32) k0(const f16 *in0, const f16 *c2, const f16 *c0, const i64 *in1, const f16 *c1, f16 *out0) {
+  wait_for_earlier_kernels();
+  k0_parts::body<int>(in0, c2, c0, in1, c1, out0);
 }

@@ -54,7 +54,7 @@ __device__ __forceinline__ void body(const float *__restrict__ in0, const float 
 }
 }
 
-extern "C" __global__ void __launch_bounds__(128) k0(const float *__restrict__ in0, const float *__restrict__ c2, const float *__restrict__ c0, const i64 *__restrict__ in1, const float *__restrict__ c1, float *__restrict__ out0, const i64 n0, const i64 n1, const i64 n2, const i64 n3, const i64 n4) {
+extern "C" __global__ void __launch_bounds__(128) k0(const float *in0, const float *c2, const float *c0, const i64 *in1, const float *c1, float *out0, const i64 n0, const i64 n1, const i64 n2, const i64 n3, const i64 n4) {
   wait_for_earlier_kernels();
   if (n0 <= 2147418112 && n1 <= 2147418112 && n2 <= 2147418112 && n3 <= 2147418112 && n4 <= 2147418112)
     k0_parts::body<int>(in0, c2, c0, in1, c1, out0, int(n0), int(n1), int(n2), int(n3), int(n4));

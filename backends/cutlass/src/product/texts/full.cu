@@ -7,7 +7,7 @@ extern "C" __device__ int k0_launch_info[] = {
     k0_::Kernel::kThreads, (int)sizeof(k0_::Kernel::Shared), 256, 128, 32};
 
 extern "C" __global__ void __launch_bounds__(k0_::Kernel::kThreads)
-k0(cutlass::half_t const *x, cutlass::half_t const *w, float const *__restrict__ bias, cutlass::half_t const *c, cutlass::half_t *y, long long s0) {
+k0(cutlass::half_t const *x, cutlass::half_t const *w, float const *bias, cutlass::half_t const *c, cutlass::half_t *y, long long s0) {
   using namespace k0_;
   BYOC_SHARED(memory);
   wait_for_earlier_kernels();

@@ -8,7 +8,7 @@ extern "C" __device__ int k0_launch_info[] = {
     k0_::Kernel::kThreads, k0_::Kernel::kShared, 128, 192, 64};
 
 extern "C" __global__ void __launch_bounds__(k0_::Kernel::kThreads, 1)
-k0(__grid_constant__ const Map x, __grid_constant__ const Map w, float const *__restrict__ bias, cutlass::half_t const *c, cutlass::half_t *y, long long s0) {
+k0(__grid_constant__ const Map x, __grid_constant__ const Map w, float const *bias, cutlass::half_t const *c, cutlass::half_t *y, long long s0) {
   using namespace k0_;
   BYOC_SHARED(memory);
   int const m = int(s0), n = 3072, k = 768, rows = (m + 128 - 1) / 128, columns = 16;

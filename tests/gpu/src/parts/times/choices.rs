@@ -20,7 +20,7 @@ const SIZES: [[usize; 3]; 11] = [
     [16_384, 1024, 4096],
 ];
 
-/// A tile is timed where it has as many blocks as this part of a GPU of 132 multiprocessors has, and no more than so many times.
+/// A tile is timed where it makes no fewer and no more blocks than these.
 const FEWEST: usize = 16;
 const MOST: usize = 4224;
 
