@@ -61,18 +61,18 @@ impl Policy {
         let on_host: Vec<_> =
             rows.iter().filter(|row| row.taken.as_ref().is_some_and(|(_, backend)| host(backend))).collect();
         let only_host = backends.iter().all(|selected| description(selected).host);
+        let go = match on_host.len() {
+            1 => "1 node goes".to_owned(),
+            count => format!("{count} nodes go"),
+        };
         if self.no_fallback
             && !only_host
             && let Some(row) = on_host.first()
         {
-            let count = on_host.len();
-            return broken(format!(
-                "--no-fallback: {count} nodes go to a host backend, first '{}' ({})",
-                row.node, row.op
-            ));
+            return broken(format!("--no-fallback: {go} to a host backend, first '{}' ({})", row.node, row.op));
         }
         if let Some(most) = self.max_host_nodes.filter(|&most| on_host.len() > most) {
-            return broken(format!("--max-host-nodes {most}: {} nodes go to a host backend", on_host.len()));
+            return broken(format!("--max-host-nodes {most}: {go} to a host backend"));
         }
         Ok(())
     }

@@ -32,7 +32,7 @@ fn limits_are_for_a_variant_or_for_all() {
         &bench,
         &["--max-host-nodes", "5", "--max-host-nodes", "npu:0"],
         4,
-        "error: [B402] variant 'npu': --max-host-nodes 0: 1 nodes go to a host backend\n  hint: byoc explain has the reasons, node by node",
+        "error: [B402] variant 'npu': --max-host-nodes 0: 1 node goes to a host backend\n  hint: byoc explain has the reasons, node by node",
     );
     bench.byoc(&["explain", "model.onnx", "--backend-opt", "npu:cpu.pack=false"]).fails(
         2,
@@ -66,7 +66,7 @@ fn flags_are_for_a_variant_or_for_all() {
         &bench,
         &["--no-fallback=npu"],
         4,
-        "error: [B402] variant 'npu': --no-fallback: 1 nodes go to a host backend, first 'make_b' (Relu)\n  hint: byoc explain has the reasons, node by node",
+        "error: [B402] variant 'npu': --no-fallback: 1 node goes to a host backend, first 'make_b' (Relu)\n  hint: byoc explain has the reasons, node by node",
     );
     fails(
         &bench,
