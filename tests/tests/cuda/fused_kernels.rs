@@ -43,8 +43,7 @@ fn kernels_keep_everything_in_registers() -> Needed<()> {
             assert!(!symbols.is_empty(), "{name}");
             for symbol in symbols {
                 let kernel = info.kernel_named(symbol).expect("it has the kernel");
-                // Of a kernel with two bodies, for indices of 32 and of 64 bits, the compiler keeps a few values there
-                // rather than take more than 32 registers.
+                // Of a kernel with two bodies, for indices of 32 and of 64 bits, the compiler keeps up to four values there.
                 let two_bodies = kernels.contains(&format!("{symbol}_parts::body<int>"));
                 if kernel.local > if two_bodies { 16 } else { 0 } {
                     spilled.push(format!("{symbol} of {name} for {arch}: {}", kernel.local));

@@ -11,21 +11,20 @@ impl Writer<'_> {
         if let Dim::Fixed(size) = size {
             return size.to_string();
         }
-        let known = self.sizes.iter().position(|known| known == size);
-        let index = known.unwrap_or_else(|| {
+        if !self.sizes.contains(size) {
             self.sizes.push(size.clone());
-            self.sizes.len() - 1
-        });
-        format!("n{index}")
+        }
+        self.named(size)
     }
 
-    /// C++ for a size that is a number or a parameter already.
+    /// C++ for a size that is a number or, by [`Writer::size`], a parameter.
     pub(super) fn named(&self, size: &Dim) -> String {
-        match (size, self.sizes.iter().position(|known| known == size)) {
+        let index = self.sizes.iter().position(|known| known == size);
+        match (size, index) {
             (Dim::Fixed(size), _) => size.to_string(),
             (_, Some(index)) => format!("n{index}"),
-            // It does not compile.
-            (_, None) => format!("no parameter: {size}"),
+            // C++ that does not compile, and names what is missing.
+            (_, None) => format!("no_parameter_for({size})"),
         }
     }
 

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 
+use byoc_plugin_api::Dim;
+
 use super::access::{MOST, name};
 use super::shape::{Shape, Team};
 use super::{Item, Line, Loop, Writer};
@@ -62,6 +64,10 @@ fn mentioned(text: &str) -> impl Iterator<Item = usize> {
 impl Writer<'_> {
     /// The kernel.
     pub(super) fn render(&mut self, symbol: &str, threads: u32) -> String {
+        // Loops over columns name their size.
+        if let Shape::Rows { columns, .. } = self.shape {
+            self.size(columns);
+        }
         let mut body = std::mem::take(&mut self.body);
         drop_unread(&mut body);
         let mut names = Names::default();
@@ -136,12 +142,11 @@ impl Writer<'_> {
                 format!("  const ix i = {at};\n  if (i >= {total}) return;\n")
             }
             Shape::Tiles { outer, rows, columns, side } => {
-                self.count(&[outer, rows.clone(), columns.clone()]);
-                self.tile_head(text, &rows, &columns, side)
+                self.count(&[outer, Dim::Fixed(rows), Dim::Fixed(columns)]);
+                Self::tile_head(text, rows, columns, side)
             }
-            Shape::Rows { rows, columns, team, .. } => {
+            Shape::Rows { rows, team, .. } => {
                 self.count(std::slice::from_ref(&rows));
-                self.size(&columns);
                 let rows = self.size(&rows);
                 let row = |of: String| {
                     if mentions(text, "row") { format!("  const ix row = {of};\n") } else { String::new() }
@@ -195,8 +200,8 @@ impl Writer<'_> {
 
     /// A loop over the columns, or the elements of a thread.
     fn columns(&self, current: &Loop, names: &mut Names, text: &mut String) {
-        if let Shape::Tiles { rows, columns, side, .. } = self.shape {
-            let (open, close) = self.tile_loop(current.along_rows, rows, columns, *side);
+        if let &Shape::Tiles { rows, columns, side, .. } = self.shape {
+            let (open, close) = Self::tile_loop(current.along_rows, rows, columns, side);
             text.push_str(&open);
             self.packs(current, "    ", names, text);
             text.push_str(close);

@@ -8,7 +8,7 @@ use byoc_plugin_api::{DType, Dim};
 
 use super::tiles::{Read, Tiled};
 use super::{Atom, Level, Loop, Materialised, Stop, Writer};
-use crate::index::{Coordinate, ONE, divides, joined, product, spread};
+use crate::index::{Coordinate, ONE, divides, joined, product, spread, times};
 use crate::ir::{Def, Id, Value};
 
 /// Threads of a block of an elementwise kernel.
@@ -29,7 +29,7 @@ pub(crate) enum Shape {
     Map { total: Dim, pack: usize },
     /// Tiles through shared memory, for operands that are contiguous along other axes than the result: counters for the axes
     /// along which they are, for those along which the result is, and for all others.
-    Tiles { outer: Dim, rows: Dim, columns: Dim, side: usize },
+    Tiles { outer: Dim, rows: usize, columns: usize, side: usize },
     /// One counter for rows and one for the columns that are reduced.
     Rows { rows: Dim, columns: Dim, team: Team, pack: usize, keeps: bool },
 }
@@ -91,9 +91,11 @@ impl Shape {
         match self {
             Shape::Probe(sizes) => sizes.iter().map(|size| atom("i", Level::Element, size)).collect(),
             Shape::Map { total, .. } => vec![atom("i", Level::Pack, total)],
-            Shape::Tiles { outer, rows, columns, .. } => {
-                vec![atom("o", Level::Row, outer), atom("r", Level::Element, rows), atom("c", Level::Element, columns)]
-            }
+            Shape::Tiles { outer, rows, columns, .. } => vec![
+                atom("o", Level::Row, outer),
+                atom("r", Level::Element, &Dim::Fixed(*rows)),
+                atom("c", Level::Element, &Dim::Fixed(*columns)),
+            ],
             Shape::Rows { rows, columns, .. } => {
                 vec![atom("row", Level::Row, rows), atom("c", Level::Pack, columns)]
             }
@@ -346,19 +348,11 @@ impl<'a> Job<'a> {
     }
 
     fn finish(&self, mut writer: Writer<'_>, shape: &Shape, name: &str) -> Result<Kernel, Stop> {
-        // Loops name their sizes.
-        if let Shape::Tiles { rows, columns, .. } = shape {
-            writer.size(rows);
-            writer.size(columns);
-        } else if let Shape::Rows { columns, .. } = shape {
-            writer.size(columns);
-        }
         let (blocks, threads) = match shape {
             Shape::Probe(_) => return Err(Stop::Refused("a kernel without loops".into())),
             Shape::Map { total, pack } => (dim::ceil_div(total, &Dim::Fixed(THREADS as usize * pack))?, THREADS),
             Shape::Tiles { outer, rows, columns, side } => {
-                let tiles = |size: &Dim| dim::ceil_div(size, &Dim::Fixed(*side));
-                (product([outer, &tiles(rows)?, &tiles(columns)?])?, THREADS)
+                (times(outer, &Dim::Fixed(rows.div_ceil(*side) * columns.div_ceil(*side)))?, THREADS)
             }
             Shape::Rows { rows, team, .. } => {
                 let threads = team.threads(rows);

@@ -43,11 +43,8 @@ impl Tiled {
             }
             let (rows, columns) = (run(&order, &axes), run(&axes, &order));
             let size = |run: &[usize]| product(run.iter().map(|&axis| &sizes[axis]));
-            let (row_count, column_count) = (size(&rows)?, size(&columns)?);
-            let Some(least) = row_count.fixed().zip(column_count.fixed()).map(|(rows, columns)| rows.min(columns))
-            else {
-                continue;
-            };
+            let (Dim::Fixed(row_count), Dim::Fixed(column_count)) = (size(&rows)?, size(&columns)?) else { continue };
+            let least = row_count.min(column_count);
             if least < LEAST {
                 continue;
             }
@@ -130,12 +127,8 @@ impl Writer<'_> {
     }
 
     /// The first row and column of a block's tile, and its place along all other axes.
-    pub(super) fn tile_head(&mut self, text: &str, rows: &Dim, columns: &Dim, side: usize) -> String {
-        let mut count = |size: &Dim| match size.fixed() {
-            Some(size) => size.div_ceil(side).to_string(),
-            None => format!("ix(({} + {}) / {side})", self.size(size), side - 1),
-        };
-        let (across, down) = (count(columns), count(rows));
+    pub(super) fn tile_head(text: &str, rows: usize, columns: usize, side: usize) -> String {
+        let (across, down) = (columns.div_ceil(side), rows.div_ceil(side));
         let outer = if mentions(text, "o") {
             format!("  const ix o = ix(blockIdx.x) / {across} / {down};\n")
         } else {
@@ -148,7 +141,7 @@ impl Writer<'_> {
     }
 
     /// The loop over the elements of a tile that a thread has, and its end.
-    pub(super) fn tile_loop(&self, along_rows: bool, rows: &Dim, columns: &Dim, side: usize) -> (String, &'static str) {
+    pub(super) fn tile_loop(along_rows: bool, rows: usize, columns: usize, side: usize) -> (String, &'static str) {
         let (lines, steps) = (THREADS as usize / side, side * side / THREADS as usize);
         let (row, column) = (("r", "top"), ("c", "left"));
         let ((inner, first), (outer, second)) = if along_rows { (row, column) } else { (column, row) };
@@ -156,9 +149,7 @@ impl Writer<'_> {
             "#pragma unroll\n  for (int k = 0; k < {steps}; ++k) {{\n\
              \x20   const ix {inner} = {first} + ix(threadIdx.x) % {side};\n\
              \x20   const ix {outer} = {second} + ix(threadIdx.x) / {side} + k * {lines};\n\
-             \x20   if (r >= {} || c >= {}) continue;\n",
-            self.named(rows),
-            self.named(columns)
+             \x20   if (r >= {rows} || c >= {columns}) continue;\n"
         );
         (head, "  }\n")
     }

@@ -127,6 +127,14 @@ fn variant() -> Result<Vec<String>, Error> {
 /// Each device takes one cubin only: the stand-in refuses code for another.
 fn the_variant_of_the_device() {
     let said = |capability: &str| ran("launch-variant", &[("STANDIN_CAPABILITY", capability)]).0;
+    // Kernels wait for those in front from compute capability 9.0 on, and drivers record that from CUDA 12.3 on.
+    let overlaps = |capability: &str, driver: &str| {
+        let settings = [("STANDIN_CAPABILITY", capability), ("STANDIN_DRIVER", driver)];
+        let (output, log) = ran("launch-variant", &settings);
+        assert_eq!(output, "true", "{capability}, {driver}");
+        log.matches("overlapping").count()
+    };
+    assert_eq!([overlaps("90", "12030"), overlaps("90", "12020"), overlaps("86", "13000")], [1, 0, 0]);
     assert_eq!([said("90"), said("80"), said("86")], ["true"; 3]);
     let hint = "Compile the model again with --backend-opt cuda.arch=sm_120";
     let none = "sum and scale has code for sm_90a and sm_80, and cuda:0 is sm_120";

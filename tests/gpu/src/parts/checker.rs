@@ -55,12 +55,17 @@ pub(super) fn checks(scope: &Scope, args: &Args) -> Result<Vec<Check>> {
         _ => true,
     };
     let takes = |&&(_, part, name): &&(&str, Part, &str)| fits(part) && !(scope.quick && name.contains("wgmma"));
-    let named = |&(tool, part, begin): &(&'static str, Part, &'static str)| {
-        let name = super::checks(part, args)?.into_iter().map(|check| check.name).find(|all| all.starts_with(begin));
+    let mut parts: Vec<(Part, Vec<String>)> = Vec::new();
+    let mut named = |&(tool, part, begin): &(&'static str, Part, &'static str)| {
+        if parts.iter().all(|(known, _)| *known != part) {
+            parts.push((part, super::checks(part, args)?.into_iter().map(|check| check.name).collect()));
+        }
+        let mut names = parts.iter().filter(|(known, _)| *known == part).flat_map(|(_, names)| names);
+        let name = names.find(|name| name.starts_with(begin)).cloned();
         let none = || format!("{} has no check '{begin}'", part.name());
         Ok((tool, part, begin, name.ok_or_else(none)?))
     };
-    let all = ALL.iter().filter(takes).map(named).collect::<Result<Vec<_>>>()?;
+    let all = ALL.iter().filter(takes).map(&mut named).collect::<Result<Vec<_>>>()?;
     let Some(checker) = find() else {
         let note = format!("note  there is no {CHECKER} in PATH or CUDA_HOME/bin: memory was not checked");
         return Ok(vec![Check::several(CHECKER, move |_, report| report.note(&note))]);

@@ -19,13 +19,13 @@ use crate::watch::Poisoned;
 /// `mma` has half of the K in f32.
 #[derive(Clone, Copy)]
 pub(super) struct Tile {
-    m: usize,
-    n: usize,
+    pub(super) m: usize,
+    pub(super) n: usize,
     k: usize,
     stages: usize,
-    by: &'static str,
+    pub(super) by: &'static str,
     /// Blocks that share K.
-    blocks: usize,
+    pub(super) blocks: usize,
 }
 
 const fn mma(m: usize, n: usize, k: usize, stages: usize) -> Tile {
@@ -135,19 +135,8 @@ pub(super) fn checks(scope: &Scope) -> Vec<Check> {
 }
 
 impl Tile {
-    fn is_wgmma(&self) -> bool {
+    pub(super) fn is_wgmma(&self) -> bool {
         self.by.starts_with("wgmma")
-    }
-
-    /// The blocks of a product of these rows and columns.
-    pub(super) fn blocks_of(&self, [m, n, _]: [usize; 3]) -> usize {
-        m.div_ceil(self.m) * n.div_ceil(self.n) * self.blocks
-    }
-
-    /// Whether it could be the fastest for so many rows: `mma` and clusters are for few of them.
-    pub(super) fn suits(&self, [m, ..]: [usize; 3]) -> bool {
-        let many = self.is_wgmma() && self.blocks == 1 && (self.m * self.n >= 128 * 128 || self.by != "wgmma");
-        m <= 512 || many
     }
 
     /// Its name, as the option `tile` takes it for elements of 16 bits.

@@ -50,17 +50,23 @@ pub(super) struct Timed {
     seconds: f64,
 }
 
+/// Seconds for a median; and where there are many.
+const SECONDS: f64 = 0.5;
+const FEW_SECONDS: f64 = 0.15;
+
 impl Timed {
-    /// A product of `cutlass` in f16, with a bias and GELU, by one tile.
+    /// A product of `cutlass` in f16, with a bias and GELU.
+    fn fused(name: String, sizes: [usize; 3]) -> Timed {
+        let (backend, dtype) = (PRODUCTS, DType::F16);
+        Timed { backend, name, dtype, tf32: false, sizes, gelu: true, tile: None, most: None, seconds: SECONDS }
+    }
+
+    /// The same by one tile.
     pub(super) fn by(tile: String, sizes @ [m, n, k]: [usize; 3]) -> Timed {
         let name = format!("{m}x{n}x{k} by {tile}");
-        let (dtype, seconds, tile) = (DType::F16, 0.15, Some(tile));
-        Timed { backend: PRODUCTS, name, dtype, tf32: false, sizes, gelu: true, tile, most: None, seconds }
+        Timed { tile: Some(tile), seconds: FEW_SECONDS, ..Timed::fused(name, sizes) }
     }
 }
-
-/// Seconds for a median.
-const SECONDS: f64 = 0.5;
 
 /// A row of the table.
 struct Row {
@@ -126,7 +132,7 @@ fn all(scope: &Scope) -> Vec<Timed> {
     if scope.has(PRODUCTS) && !scope.quick {
         for (m, [n, k]) in ROWS.into_iter().flat_map(|m| LAYERS.map(|layer| (m, layer))) {
             let (name, most) = (format!("{PRODUCTS} f16 {m}x{n}x{k} bias gelu"), Some(MOST_FUSED));
-            all.push(Timed { name, tile: None, most, seconds: SECONDS, ..Timed::by(String::new(), [m, n, k]) });
+            all.push(Timed { most, ..Timed::fused(name, [m, n, k]) });
         }
     }
     all
