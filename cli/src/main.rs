@@ -4,6 +4,7 @@ mod args;
 mod artifact;
 mod commands;
 mod compile_request;
+mod crash;
 mod cut_file;
 #[cfg(test)]
 mod docs;

@@ -25,7 +25,7 @@ pub(crate) use overview::{Bytes, Overview, copies};
 pub(crate) use profile::profile;
 pub(crate) use results::{devices, outputs};
 pub(crate) use table::Table;
-pub(crate) use terminal::{Terminal, Tone, shows_progress, verbose};
+pub(crate) use terminal::{Terminal, Tone, keep_stdout, shows_progress, verbose};
 pub(crate) use variants::VariantsOverview;
 
 /// The version of what `--json` prints. It grows when a field goes or changes its meaning, not when one is added.
@@ -50,9 +50,16 @@ pub(crate) fn print(text: &str) -> Result<()> {
 
 /// Writes a result as it is: what programs read.
 pub(crate) fn print_unfitted(text: &str) -> Result<()> {
-    let mut out = anstream::stdout().lock();
     let newline = if text.ends_with('\n') { "" } else { "\n" };
-    match write!(out, "{text}{newline}").and_then(|()| out.flush()) {
+    let write = |out: &mut dyn Write| write!(out, "{text}{newline}").and_then(|()| out.flush());
+    let written = match terminal::kept() {
+        None => write(&mut anstream::stdout().lock()),
+        Some(file) => file.try_clone().and_then(|file| {
+            let choice = anstream::AutoStream::choice(&file);
+            write(&mut anstream::AutoStream::new(file, choice))
+        }),
+    };
+    match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Diagnostic::new(Code::Io, format!("cannot write to stdout: {error}")))
         }

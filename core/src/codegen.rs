@@ -4,6 +4,7 @@
 mod claims;
 mod constant_views;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -67,7 +68,7 @@ pub(crate) enum Event<'a> {
 pub(crate) struct Failure {
     /// The error.
     pub(crate) diagnostic: Diagnostic,
-    /// The region, if its backend's process ended.
+    /// The region, if its backend's process ended or it panicked.
     pub(crate) crashed: Option<Box<RegionPlan>>,
 }
 
@@ -126,7 +127,7 @@ impl Reporter<'_> {
 
     fn event(&self, backend: &str, region: &str, event: api::Event) {
         match event {
-            api::Event::Log(line) => (self.report)(Event::Log(backend, &line)),
+            api::Event::Log(line) => (self.report)(Event::Log(backend, &format!("{region}: {line}"))),
             api::Event::Progress { done, total, next } => {
                 self.begin(&format!("{region}: {next} ({done} of {total})"));
             }
@@ -142,12 +143,15 @@ fn try_region(
     spool: &mut Spool,
     report: &Reporter<'_>,
 ) -> std::result::Result<GeneratedRegion, Failure> {
-    match generate_region(table, &plan, &backends[plan.backend], spool, report) {
+    let has_crashed = Cell::new(false);
+    let selected = &backends[plan.backend];
+    let failed = |error: Error| {
+        has_crashed.set(error.crashed || error.panicked);
+        backend_failed(selected.name(), &plan.region.symbol, error)
+    };
+    match generate_region(table, &plan, selected, spool, report, &failed) {
         Ok((code, constants, notes)) => Ok(GeneratedRegion { plan, code, constants, notes }),
-        Err(diagnostic) => {
-            let crashed = (diagnostic.code == Code::BackendCrashed).then(|| Box::new(plan));
-            Err(Failure { diagnostic, crashed })
-        }
+        Err(diagnostic) => Err(Failure { diagnostic, crashed: has_crashed.get().then(|| Box::new(plan)) }),
     }
 }
 
@@ -157,10 +161,10 @@ fn generate_region(
     selected: &Selected,
     spool: &mut Spool,
     report: &Reporter<'_>,
+    failed: &dyn Fn(Error) -> Diagnostic,
 ) -> Result<(SpoolRange, Vec<RegionConstant>, Vec<String>)> {
     let backend = &selected.registered.backend;
     let symbol = &plan.region.symbol;
-    let failed = |error: Error| backend_failed(selected.name(), symbol, error);
     let with_data = selected.registered.description.constant_access != ConstantAccess::Load;
     let views = ConstantViews::new(table, plan, with_data);
     let constants = views.constants();
@@ -178,9 +182,9 @@ fn generate_region(
         return Ok((code, Vec::new(), notes));
     }
     let code_bytes = spool.briefly(code)?;
-    let claimed = claimed(plan, &job, (&code_bytes, &learnt), selected, spool, &failed)?;
+    let claimed = claimed(plan, &job, (&code_bytes, &learnt), selected, spool, failed)?;
     if opens_files {
-        check_readable(selected, symbol, &code_bytes)?;
+        check_readable(selected, &code_bytes, failed)?;
     }
     Ok((code, claimed, notes))
 }
@@ -208,12 +212,12 @@ pub(crate) fn claimed(
 }
 
 /// A backend that opens files has to open the code that it has just written.
-fn check_readable(selected: &Selected, symbol: &str, code: &[u8]) -> Result<()> {
-    let failed = |error: Error| {
+fn check_readable(selected: &Selected, code: &[u8], failed: &dyn Fn(Error) -> Diagnostic) -> Result<()> {
+    let told = |error: Error| {
         let message = format!("it cannot read its own code: {}", error.message);
-        backend_failed(selected.name(), symbol, if error.crashed { error } else { Error { message, ..error } })
+        failed(if error.crashed { error } else { Error { message, ..error } })
     };
-    selected.registered.backend.open(code).map(drop).map_err(failed)
+    selected.registered.backend.open(code).map(drop).map_err(told)
 }
 
 /// The notes of every region, as warnings.
@@ -242,7 +246,7 @@ pub(crate) fn print(generated: &Generated, backends: &[Selected]) -> String {
     text
 }
 
-/// The remedy for a backend whose process ended.
+/// The remedy for a backend whose process ended, or that panicked.
 const CRASH_HINT: &str = "Report this to the backend's maker; --fallback-on-crash gives the region to the next backend";
 
 /// A backend's error, with backend, region and node before it.
@@ -253,5 +257,6 @@ pub(crate) fn backend_failed(backend: &str, symbol: &str, error: Error) -> Diagn
     }
     let node = error.node.map(|node| format!(", node '{node}'")).unwrap_or_default();
     let message = format!("backend '{backend}' failed on region {symbol}{node}: {}", error.message);
-    Diagnostic { code: Code::BackendFailed, message, hint: error.hint }
+    let hint = error.hint.or_else(|| error.panicked.then(|| CRASH_HINT.into()));
+    Diagnostic { code: Code::BackendFailed, message, hint }
 }

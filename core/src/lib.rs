@@ -18,6 +18,7 @@
 
 #![cfg_attr(test, allow(clippy::too_many_lines, reason = "a table of cases is best read in one piece"))]
 
+pub use self::crash::{Ending, on_crashes};
 pub use self::map::{mapped_files, on_cut_files};
 pub use byoc_dim as dim;
 
@@ -26,6 +27,7 @@ pub mod atomic_file;
 mod buffer;
 pub mod constants;
 mod cpu;
+mod crash;
 pub mod diagnostic;
 pub mod file_kind;
 mod map;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* byoc_plugin.h: the plugin interface of byoc for C99 and C++11.
  *
  * Generated from the Rust definitions in plugin-api/src by `UPDATE_GOLDEN=1 cargo test -p byoc-tests --test abi header::`; do
@@ -64,7 +65,7 @@ extern "C" {
 #define BYOC_STEPS_VERSION 1
 
 // The version that `extension` is asked for.
-#define DEVICE_STEPS_VERSION 1
+#define BYOC_DEVICE_STEPS_VERSION 1
 
 // Borrowed bytes; texts are UTF-8.
 typedef struct {

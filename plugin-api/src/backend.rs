@@ -1,5 +1,6 @@
 //! The trait that a backend implements, and what it says of itself.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use crate::job::{Generated, Job};
 use crate::operator::{Operator, OutputType};
 use crate::options::{OptionSpec, Options};
 use crate::pattern::Pattern;
+use crate::precision::Precision;
 use crate::region::{Region, Value};
 use crate::runtime::Runtime;
 
@@ -22,7 +24,7 @@ pub struct Description {
     pub name: String,
     /// The backend's own version.
     pub version: String,
-    /// The version of its code format; `load` is given code of this version only.
+    /// The version of its code format; `load` is given code of this version and of those of [`Description::reads`] only.
     pub code_version: u32,
     /// What it is, in one line.
     pub summary: String,
@@ -69,9 +71,31 @@ pub struct Description {
     /// another one. Names that a reader does not know are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "known_types")]
     pub types: Vec<DType>,
+    /// Earlier versions of its code format that `load` reads as well as [`Description::code_version`], by what is in the code.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<u32>,
+    /// How near to exact its results are, where it computes with fewer bits than a model has: of the rows that fit a node,
+    /// the first one counts. `byoc plugin test` and `byoc verify` compare with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub precision: Vec<Precision>,
 }
 
 impl Description {
+    /// Whether `load` takes code of that version.
+    pub fn reads_code(&self, version: u32) -> bool {
+        self.code_version == version || self.reads.contains(&version)
+    }
+
+    /// Those versions as a text: `version 3`, or `versions 1, 2 and 3`.
+    pub fn code_versions(&self) -> String {
+        let all: BTreeSet<u32> = self.reads.iter().copied().chain([self.code_version]).collect();
+        let all: Vec<_> = all.iter().map(u32::to_string).collect();
+        match all.as_slice() {
+            [front @ .., last] if !front.is_empty() => format!("versions {} and {last}", front.join(", ")),
+            _ => format!("version {}", self.code_version),
+        }
+    }
+
     /// Whether regions of the backend may have elements of that type.
     pub fn knows(&self, dtype: DType) -> bool {
         !dtype.is_asked_for() || self.types.contains(&dtype)
@@ -79,7 +103,7 @@ impl Description {
 }
 
 /// A plugin may name types that are younger than its host.
-fn known_types<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<DType>, D::Error> {
+pub(crate) fn known_types<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<DType>, D::Error> {
     let names = Vec::<String>::deserialize(deserializer)?;
     Ok(names.iter().filter_map(|name| DType::from_name(name)).collect())
 }
@@ -96,7 +120,8 @@ pub struct FileFormat {
 /// How the matches of a backend become regions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionPolicy {
-    /// Whether neighbouring matches are merged into the largest convex regions; otherwise one region a match.
+    /// Whether neighbouring matches, of which one reads what the other gives, are merged into the largest convex regions;
+    /// otherwise one region a match.
     #[serde(default)]
     pub merge: bool,
     /// Most tensor inputs of a region, constants not counted. Matches with more are given back.
@@ -114,6 +139,20 @@ pub struct RegionPolicy {
     /// it: where only `h*w` crosses its border, and `h` is in it. For backends that evaluate symbolic sizes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub size_inputs: bool,
+    /// Whether matches are merged also where neither reads what the other gives, into as few regions as there can be. A region
+    /// waits for all of its inputs, so what has nothing to do with another part waits for what that one reads.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub side_by_side: bool,
+    /// Most nodes of a region that is merged of several matches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_nodes: Option<usize>,
+    /// Most outputs of a region. Matches with more are given back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_outputs: Option<usize>,
+    /// Most bytes that the values take together which the nodes of a region that is merged of several matches give, where
+    /// their sizes are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<u64>,
 }
 
 /// What is in a file, or in the code of a region, of a backend that has [`Description::files`]. End a literal with

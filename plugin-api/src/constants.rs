@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dtype::DType;
 use crate::error::Error;
+use crate::packed_group::Part;
 use crate::region::ConstantId;
 use crate::tensor::TensorView;
 
@@ -52,12 +53,22 @@ pub struct Packed {
     /// as `avx512f`. They stand in the artifact; a machine that lacks one is told so before anything is loaded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_features: Vec<String>,
+    /// The tensors that the bytes are made of, where they are a [group](Packed::group): for people, and checked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
 }
 
 impl Packed {
     /// A layout for every processor, aligned as core likes it.
     pub fn new(layout: impl Into<String>, dtype: DType, shape: &[usize]) -> Packed {
-        Packed { layout: layout.into(), alignment: 0, dtype, shape: shape.to_vec(), cpu_features: Vec::new() }
+        Packed {
+            layout: layout.into(),
+            alignment: 0,
+            dtype,
+            shape: shape.to_vec(),
+            cpu_features: Vec::new(),
+            parts: Vec::new(),
+        }
     }
 
     /// The same, with the first byte at a multiple of `alignment`.

@@ -20,12 +20,15 @@ pub struct Error {
     /// Whether the backend's process ended, in place of an answer. Set by a host only: it does not cross the border.
     #[serde(skip)]
     pub crashed: bool,
+    /// Whether the backend panicked, in place of an answer. Set where a panic is caught.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub panicked: bool,
 }
 
 impl Error {
     /// An error with a message only.
     pub fn new(message: impl Into<String>) -> Self {
-        Error { message: message.into(), node: None, hint: None, crashed: false }
+        Error { message: message.into(), node: None, hint: None, crashed: false, panicked: false }
     }
 
     /// Names the node that the error is about.
@@ -86,6 +89,9 @@ pub enum RefusalCode {
     /// The backend's process ended while it checked. Set by a host only.
     #[serde(skip)]
     Crashed,
+    /// `check` panicked. Set by a host only.
+    #[serde(skip)]
+    Panicked,
     /// Something else; also what an unknown code of a newer plugin reads as.
     #[serde(other)]
     Other,
@@ -128,6 +134,7 @@ impl std::fmt::Display for RefusalCode {
             RefusalCode::Limit => "limit",
             RefusalCode::Failed => "failed",
             RefusalCode::Crashed => "crashed",
+            RefusalCode::Panicked => "panicked",
             RefusalCode::Other => "other",
         })
     }

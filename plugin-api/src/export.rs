@@ -18,7 +18,7 @@ use crate::call::{self, Call, Part};
 use crate::constants::{BoundConstant, BoundConstants, Constants};
 use crate::domain_tables::{DEVICE_ID, DEVICE_VERSION, DOMAIN_ID, DOMAIN_VERSION};
 use crate::error::Error;
-use crate::panics::{Guard, caught, guarded, quietly};
+use crate::panics::{Guard, caught, guarded, note_places, quietly};
 use crate::region::ConstantId;
 use crate::registry::registered;
 use crate::runtime::{Environment, Executable, Runtime};
@@ -47,6 +47,7 @@ fn guard(error: Sink, call: impl FnOnce() -> Result<(), Error>) -> i32 {
 
 /// The same for a call with a status of its own.
 fn status(error: Sink, call: impl FnOnce() -> Result<i32, Error>) -> i32 {
+    note_places();
     guarded(call).unwrap_or_else(|failure| {
         // Nobody is left to tell when even the error sink fails.
         let _ = write_json(error, &failure);

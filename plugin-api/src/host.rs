@@ -163,6 +163,10 @@ fn judge(description: &Description) -> Result<(), LoadError> {
         let bad = one_line(bad);
         return broken(format!("its backend '{name}' runs in memory of the kind '{bad}'; kinds {names}"));
     }
+    if let Some(bad) = description.precision.iter().find(|row| !row.is_valid()) {
+        let bad = one_line(&bad.to_string());
+        return broken(format!("its backend '{name}' declares a precision that nothing can be held to: {bad}"));
+    }
     if let (true, Some(kind)) = (host, domain) {
         return broken(format!("its backend '{name}' is a host backend and runs in memory of the kind '{kind}'"));
     }

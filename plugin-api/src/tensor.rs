@@ -59,6 +59,13 @@ pub(crate) fn is_contiguous(shape: &[i64], strides: &[i64]) -> bool {
     true
 }
 
+/// The elements that the bytes are of; `None` where their number or their alignment is another one's.
+pub(crate) fn elements_of<T: Element>(bytes: &[u8]) -> Option<&[T]> {
+    let fits = bytes.len().is_multiple_of(size_of::<T>()) && bytes.as_ptr().cast::<T>().is_aligned();
+    // SAFETY: so many elements are in the bytes, at their alignment, and every `Element` accepts every bit pattern.
+    fits.then(|| unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) })
+}
+
 impl<'a> TensorView<'a> {
     /// A contiguous tensor over a slice of elements. Errors when `shape` does not count the elements.
     pub fn from_slice<T: Element>(data: &'a [T], shape: &'a [i64], strides: &'a [i64]) -> Result<Self, Error> {

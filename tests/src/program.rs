@@ -79,3 +79,16 @@ impl Outcome {
         assert_eq!(self.stdout, "", "a failed run has no results");
     }
 }
+
+/// The text without the places in sources, ` (src/lib.rs:12:5)`, where panics were.
+pub fn without_places(text: &str) -> String {
+    let mut parts = text.split(" (");
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((place, rest)) if place.contains(".rs:") => kept += rest,
+            _ => kept += &format!(" ({part}"),
+        }
+    }
+    kept
+}

@@ -35,7 +35,7 @@ impl Backend for CudaBackend {
             version: env!("CARGO_PKG_VERSION").into(),
             code_version: 1,
             summary: "All but products on NVIDIA GPUs, by generated kernels".into(),
-            regions: RegionPolicy { merge: true, ..RegionPolicy::default() },
+            regions: RegionPolicy { merge: true, side_by_side: true, ..RegionPolicy::default() },
             constant_access: ConstantAccess::Load,
             options: build::options(),
             domain: Some("cuda".into()),

@@ -41,7 +41,7 @@ impl Backend for CutlassBackend {
             version: env!("CARGO_PKG_VERSION").into(),
             code_version: 1,
             summary: "Products and convolutions on NVIDIA GPUs, by CUTLASS".into(),
-            regions: RegionPolicy { merge: true, check_merged: true, ..RegionPolicy::default() },
+            regions: RegionPolicy { merge: true, side_by_side: true, check_merged: true, ..RegionPolicy::default() },
             options: build::options().into_iter().chain([math, tile]).collect(),
             domain: Some("cuda".into()),
             candidates: true,

@@ -29,7 +29,7 @@ impl Backend for Json {
             code_version: program::VERSION,
             summary: "The host: every operator on the CPU, fused".into(),
             host: true,
-            regions: RegionPolicy { merge: true, size_inputs: true, ..RegionPolicy::default() },
+            regions: RegionPolicy { merge: true, side_by_side: true, size_inputs: true, ..RegionPolicy::default() },
             constant_access: ConstantAccess::Both,
             options: vec![
                 OptionSpec::choice(

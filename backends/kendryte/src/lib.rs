@@ -47,7 +47,8 @@ impl Backend for KendryteBackend {
                 // What stands in front of the first convolution goes into it.
                 starts_with: ["Conv", "Pad", "Sub", "Div", "Mul"].map(String::from).into(),
                 check_merged: true,
-                size_inputs: false,
+                side_by_side: true,
+                ..RegionPolicy::default()
             },
             constant_access: ConstantAccess::Codegen,
             options: vec![

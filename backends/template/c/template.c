@@ -28,14 +28,6 @@ static int64_t input_of(byoc_json_value region, size_t index) {
     return value;
 }
 
-/* Whether two values stand for the same JSON. byoc writes a thing in one way only. */
-static int same(byoc_json_value a, byoc_json_value b) {
-    size_t length;
-    if (!byoc_json_ok(a) || !byoc_json_ok(b)) return 0;
-    length = (size_t)(byoc_json_value_end(a.at, a.end) - a.at);
-    return length == (size_t)(byoc_json_value_end(b.at, b.end) - b.at) && memcmp(a.at, b.at, length) == 0;
-}
-
 static int32_t check(size_t backend, byoc_slice region, byoc_slice options, byoc_sink out,
                      byoc_sink error) BYOC_NOEXCEPT {
     byoc_json_value candidate = byoc_json_of(region), values = byoc_json_get(candidate, "values");
@@ -47,7 +39,7 @@ static int32_t check(size_t backend, byoc_slice region, byoc_slice options, byoc
     right = byoc_json_at(values, (size_t)y);
     if (!byoc_json_is(byoc_json_get(left, "dtype"), "f32") || !byoc_json_is(byoc_json_get(right, "dtype"), "f32"))
         return byoc_refuse(out, "type", "only f32 is taken");
-    if (!same(byoc_json_get(left, "shape"), byoc_json_get(right, "shape")))
+    if (!byoc_json_same(byoc_json_get(left, "shape"), byoc_json_get(right, "shape")))
         return byoc_refuse(out, "shape", "the two tensors differ in shape");
     return BYOC_OK;
 }

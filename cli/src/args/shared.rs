@@ -34,7 +34,7 @@ pub(crate) struct Plugins {
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
     #[arg(hide_short_help = true, help_heading = SELDOM)]
     pub(crate) plugin_timeout: u64,
-    /// Memory that a plugin's worker process may take; 0: no limit
+    /// Memory that a plugin's worker process may take; 0: what the machine has
     #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
     #[arg(hide_short_help = true, help_heading = SELDOM)]
     pub(crate) plugin_memory: u64,

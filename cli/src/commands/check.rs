@@ -9,7 +9,7 @@ use byoc_core::plugin::Registry;
 use byoc_core::runtime::{
     Device, DeviceName, LoadOptions, SingleRegion, Trial, backends, is_about_the_machine, settings_for, unused_device,
 };
-use byoc_plugin_api::DomainInfo;
+use byoc_plugin_api::{Description, DomainInfo};
 use serde::Serialize;
 use serde_json::json;
 
@@ -265,17 +265,19 @@ fn check(region: &manifest::Region, registry: &Registry) -> RegionCheck {
             let hint = error.hint.map(|hint| format!(". {hint}")).unwrap_or_default();
             (Verdict::Unsupported, Some(format!("{}{hint}", error.message)))
         }
-        Ok(found) => judge(region, &found.description.version, found.description.code_version),
+        Ok(found) => judge(region, &found.description),
     };
     RegionCheck { symbol: region.symbol.clone(), backend: region.backend.clone(), verdict, reason }
 }
 
 /// Checks a region whose backend has the right version and code format.
-fn judge(region: &manifest::Region, version: &str, code_version: u32) -> (Verdict, Option<String>) {
-    if code_version != region.code_version {
+fn judge(region: &manifest::Region, found: &Description) -> (Verdict, Option<String>) {
+    let version = found.version.as_str();
+    if !found.reads_code(region.code_version) {
         let (was, backend) = (&region.backend_version, &region.backend);
         let needs = format!("its code is of version {}, from {backend} {was}", region.code_version);
-        let reason = format!("{needs}; {backend} {version} here reads version {code_version}. Compile the model again");
+        let reason =
+            format!("{needs}; {backend} {version} here reads {}. Compile the model again", found.code_versions());
         return (Verdict::Unsupported, Some(reason));
     }
     if version != region.backend_version {
@@ -394,11 +396,20 @@ mod tests {
             "abi_version": 1, "code": "code/byoc_main_gpu_0", "constants": [], "inputs": [], "outputs": [],
         }))
         .expect("a region");
-        assert_eq!(judge(&region, "1.0", 2), (Verdict::Optimal, None));
+        let here = |version: &str, code_version: u32, reads: &[u32]| {
+            let (version, reads) = (version.to_owned(), reads.to_vec());
+            judge(&region, &Description { version, code_version, reads, ..Description::default() })
+        };
+        assert_eq!(here("1.0", 2, &[]), (Verdict::Optimal, None));
         let advised = "compiled with gpu 1.0, here is 1.1".to_owned();
-        assert_eq!(judge(&region, "1.1", 2), (Verdict::RecompileAdvised, Some(advised)));
+        assert_eq!(here("1.1", 2, &[]), (Verdict::RecompileAdvised, Some(advised)));
+        let advised = "compiled with gpu 1.0, here is 2.0".to_owned();
+        assert_eq!(here("2.0", 3, &[1, 2]), (Verdict::RecompileAdvised, Some(advised)));
         let unsupported =
             "its code is of version 2, from gpu 1.0; gpu 2.0 here reads version 3. Compile the model again";
-        assert_eq!(judge(&region, "2.0", 3), (Verdict::Unsupported, Some(unsupported.into())));
+        assert_eq!(here("2.0", 3, &[]), (Verdict::Unsupported, Some(unsupported.into())));
+        let unsupported =
+            "its code is of version 2, from gpu 1.0; gpu 2.0 here reads versions 1, 3 and 4. Compile the model again";
+        assert_eq!(here("2.0", 4, &[1, 3]), (Verdict::Unsupported, Some(unsupported.into())));
     }
 }

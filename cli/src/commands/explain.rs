@@ -9,6 +9,8 @@ use std::process::ExitCode;
 use byoc_core::compile::explain;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::partition::NodeRow;
+use byoc_core::plugin::Selected;
+use byoc_plugin_api::Precision;
 use byoc_tools::node_rows;
 use serde_json::json;
 
@@ -69,13 +71,23 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             "backends": summary.shares,
             "reasons": summary.reasons,
             "regions": summary.regions,
+            "precision": precision(&request.backends).map(|(name, row)| json!({ "backend": name, "of": row })).collect::<Vec<_>>(),
         }))?;
     } else if args.nodes || args.refused || !args.op.is_empty() || !args.region.is_empty() {
         report::print(&rows::text(&shown, &summary))?;
     } else {
-        report::print(&summary.text())?;
+        let declared = precision(&request.backends).map(|(name, row)| format!("{name} is precise to {row}\n"));
+        report::print(&(summary.text() + &declared.collect::<String>()))?;
     }
     Ok(if summary.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(Code::NoBackend.exit()) })
+}
+
+/// What the backends of the list declare of their precision, row by row.
+fn precision(backends: &[Selected]) -> impl Iterator<Item = (&str, &Precision)> {
+    backends.iter().flat_map(|selected| {
+        let rows = &selected.registered.description.precision;
+        rows.iter().map(|row| (selected.name(), row))
+    })
 }
 
 /// The rows that the flags select; all where none does.

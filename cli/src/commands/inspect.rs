@@ -49,6 +49,9 @@ pub(crate) struct Args {
     /// Write the file that is in the code of that region; OUT.h is an array of C, OUT.kfpkg a package for K210 flash tools
     #[arg(long, value_name = "OUT", requires = "region")]
     extract: Option<PathBuf>,
+    /// Write the code of that region as it is in the artifact; no plugin is needed for it
+    #[arg(long, value_name = "OUT", requires = "region", conflicts_with = "extract")]
+    code: Option<PathBuf>,
     /// Read every byte and compare it with the digests
     #[arg(long)]
     verify_digests: bool,

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::{Registered, Registry, digest, plugin_files};
-use byoc_plugin_api::{Operator, OptionKind, OptionSpec, RegionPolicy, Tool};
+use byoc_plugin_api::{Description, Operator, OptionKind, OptionSpec, RegionPolicy, Tool};
 use serde_json::{Value, json};
 
 use crate::args::{Plugins, hide_limits, name_value};
@@ -180,11 +180,12 @@ fn info(args: &Info) -> Result<()> {
         ("summary", found.summary.clone()),
         ("origin", backend.origin.to_string()),
         ("ABI", backend.abi_version.to_string()),
-        ("code", format!("version {}", found.code_version)),
-        ("runs on", if found.host { "the host; takes whatever is left over" } else { "its device" }.into()),
+        ("code", found.code_versions()),
+        ("runs on", runs_on(found).into()),
         ("regions", regions(&found.regions)),
     ];
     let calibration = found.calibration.then(|| ("data set", "needed to compile".to_owned()));
+    let precision = found.precision.iter().map(|row| ("precise to", row.to_string()));
     let files = found.files.iter().map(|format| ("file", format!(".{}: {}", format.extension, format.summary)));
     let digest = backend.origin.digest()?.map(|digest| ("digest", digest));
     let domain = found.domain.iter().map(|kind| ("memory", format!("{kind}, such as {kind}:0")));
@@ -197,6 +198,7 @@ fn info(args: &Info) -> Result<()> {
         .chain(domain)
         .chain(tunes)
         .chain(own)
+        .chain(precision)
         .chain(calibration)
         .chain(files)
         .chain(digest);
@@ -213,6 +215,15 @@ fn info(args: &Info) -> Result<()> {
         text += &format!("\n{}", table.text());
     }
     report::print(&(text + &tools_text(&tools)))
+}
+
+/// Where its regions run, in words.
+fn runs_on(found: &Description) -> &'static str {
+    match (found.host, &found.domain) {
+        (true, _) => "the host; takes whatever is left over",
+        (false, Some(_)) => "its device",
+        (false, None) => "the host's memory",
+    }
 }
 
 /// How many patterns are named: a backend for everything has hundreds.
@@ -272,7 +283,15 @@ fn regions(policy: &RegionPolicy) -> String {
     let merged = if policy.merge { "neighbouring matches are merged" } else { "one for each match" };
     let limit = policy.max_inputs.map(|most| format!("at most {}", report::count(most, "input")));
     let start = (!policy.starts_with.is_empty()).then(|| format!("start with {}", policy.starts_with.join(" or ")));
-    [Some(merged.to_owned()), limit, start].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    let side = policy.side_by_side.then(|| "and those beside one another".to_owned());
+    let nodes = policy.max_nodes.map(|most| format!("at most {}", report::count(most, "node")));
+    let outputs = policy.max_outputs.map(|most| format!("at most {}", report::count(most, "output")));
+    let bytes = policy.max_bytes.map(|most| format!("at most {} of values", report::size(most)));
+    [Some(merged.to_owned()), side, limit, nodes, outputs, bytes, start]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn values(option: &OptionSpec) -> String {

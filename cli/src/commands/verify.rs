@@ -136,7 +136,8 @@ fn compare(args: &Args, execution: &Execution, ready: Ready, tolerances: &Tolera
         }
         (None, None) => expected_outputs(&test_data(args)?, &loaded.session.outputs())?,
     };
-    let comparisons = compare_all(&found, &expected, tolerances)?;
+    let tolerances = tolerances.or(loaded.session.allowance());
+    let comparisons = compare_all(&found, &expected, &tolerances)?;
     let holds = comparisons.iter().all(Comparison::holds);
     let quantised = || quantised(execution, loaded.session.variant());
     let hint = if holds { None } else { looser(&comparisons, quantised().as_deref()) };

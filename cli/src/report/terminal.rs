@@ -1,6 +1,8 @@
 //! What the user's terminal shows: its width, whether it has colours, and how much is wanted of what is not a result.
 
+use std::fs::File;
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 use anstream::{AutoStream, ColorChoice};
@@ -77,10 +79,34 @@ pub(crate) fn quiet() -> bool {
     TERMINAL.get().is_some_and(|it| it.quiet)
 }
 
+/// Where results go, once everything else that is printed to the standard output goes to the standard error.
+static KEPT: OnceLock<File> = OnceLock::new();
+
+/// Keeps the standard output for results: what a backend prints while it runs would get between them, and goes to the standard
+/// error from here on.
+pub(crate) fn keep_stdout() {
+    if KEPT.get().is_some() {
+        return;
+    }
+    let Ok(out) = std::io::stdout().as_fd().try_clone_to_owned() else { return };
+    if rustix::stdio::dup2_stdout(std::io::stderr()).is_ok() {
+        let _ = KEPT.set(File::from(out));
+    }
+}
+
+/// Where results go, if that is not the standard output.
+pub(super) fn kept() -> Option<&'static File> {
+    KEPT.get()
+}
+
 /// The columns of the terminal that results go to; `None` where they go elsewhere, or all is wanted.
 pub(crate) fn width() -> Option<usize> {
     let wide = TERMINAL.get().is_none_or(|it| it.wide);
-    if wide { None } else { terminal_size::terminal_size_of(std::io::stdout()).map(columns) }
+    let size = || match kept() {
+        None => terminal_size::terminal_size_of(std::io::stdout()),
+        Some(file) => terminal_size::terminal_size_of(file),
+    };
+    if wide { None } else { size().map(columns) }
 }
 
 /// The same of the terminal that errors go to.
@@ -100,7 +126,8 @@ pub(crate) fn shows_progress() -> bool {
 /// The text in the colour of that meaning, where results have colours.
 pub(crate) fn toned(tone: Tone, text: &str) -> String {
     // Unit tests compare plain text, wherever they run.
-    let colours = TERMINAL.get().is_some() && AutoStream::choice(&std::io::stdout()) != ColorChoice::Never;
+    let choice = || kept().map_or_else(|| AutoStream::choice(&std::io::stdout()), AutoStream::choice);
+    let colours = TERMINAL.get().is_some() && choice() != ColorChoice::Never;
     paint(tone, text, colours)
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use byoc_plugin_api::{ConstantId, DType, Dim, Options};
+use byoc_plugin_api::{Allowance, ConstantId, DType, Dim, Options};
 use serde::{Deserialize, Serialize};
 
 mod control;
@@ -180,6 +180,9 @@ pub struct Region {
     /// What its backend has told the user about the code, a line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// How far its results may be off, where its backend computes with fewer bits than the model has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Allowance>,
     /// Whether values of the region are strings, so that it is lent the texts of the session.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strings: bool,

@@ -47,6 +47,7 @@ fn region(large: usize) -> Region {
         code: code_section("byoc_main_acme_0"),
         chosen: None,
         notes: Vec::new(),
+        precision: None,
         strings: false,
         constants: vec![
             binding(0, ClaimKind::Host, Some((0, view(&[2, 3], &[3, 1]))), None),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use byoc_plugin_api::{Claim, ClaimSink, ConstantId, Error, Packed, Region};
+use byoc_plugin_api::{Claim, ClaimSink, ConstantId, Error, Packed, Region, part_offsets};
 
 use crate::artifact::MAX_ALIGNMENT;
 use crate::artifact::manifest::ClaimKind;
@@ -202,7 +202,7 @@ impl ClaimSink for Recorder<'_> {
 
 /// The number of bytes of a packed claim, if it is one that can be stored.
 fn check(packed: &Packed) -> std::result::Result<u64, String> {
-    let Packed { layout, alignment, dtype, shape, cpu_features, .. } = packed;
+    let Packed { layout, alignment, dtype, shape, cpu_features, parts, .. } = packed;
     if layout.is_empty() {
         return Err("its packed layout has no name".into());
     }
@@ -220,9 +220,15 @@ fn check(packed: &Packed) -> std::result::Result<u64, String> {
         return Err(format!("there is no processor feature '{name}'"));
     }
     let elements = shape.iter().try_fold(1u64, |product, &size| product.checked_mul(size as u64));
-    elements
+    let bytes = elements
         .and_then(|elements| Some(dtype.bytes_for(usize::try_from(elements).ok()?)? as u64))
-        .ok_or_else(|| format!("packed as {dtype}{shape:?} it has more bytes than can be counted"))
+        .ok_or_else(|| format!("packed as {dtype}{shape:?} it has more bytes than can be counted"))?;
+    let of_parts = part_offsets(parts).map(|(_, bytes)| bytes as u64);
+    if !parts.is_empty() && of_parts != Some(bytes) {
+        let found = of_parts.map_or("more bytes than can be counted".to_owned(), |bytes| format!("{bytes} bytes"));
+        return Err(format!("packed as {dtype}{shape:?} it has {bytes} bytes, and its parts have {found}"));
+    }
+    Ok(bytes)
 }
 
 fn kind(claim: &Claim) -> ClaimKind {

@@ -36,7 +36,10 @@ pub(super) fn from(
             .and_then(|()| save(&typed.model().constants, &plan, &request.backends[plan.backend], false, &path));
         diagnostic.message += &match saved {
             // A path in the current folder is as short as the user wrote it.
-            Ok(()) => format!("; the region is saved in '{}'", path.strip_prefix(".").unwrap_or(&path).display()),
+            Ok(()) => format!(
+                "; the region, with its weights, is saved in '{}'",
+                path.strip_prefix(".").unwrap_or(&path).display()
+            ),
             Err(error) => format!("; the region cannot be saved: {}", error.message),
         };
     }
@@ -54,7 +57,7 @@ pub(super) fn crashed_checks(partitioned: &Partitioned, backends: &[Selected]) -
     let warning = |(index, selected): (usize, &Selected)| {
         let crashed = partitioned.attempts.iter().filter(|attempt| attempt.backend == index);
         let mut crashed = crashed.filter_map(|attempt| match &attempt.outcome {
-            Outcome::Refused(refusal) if refusal.code == RefusalCode::Crashed => Some((attempt, refusal)),
+            Outcome::Refused(refusal) if is_crash(refusal.code) => Some((attempt, refusal)),
             _ => None,
         });
         let (attempt, refusal) = crashed.next()?;
@@ -62,10 +65,21 @@ pub(super) fn crashed_checks(partitioned: &Partitioned, backends: &[Selected]) -
             attempt.nodes.last().map_or("", |&node| partitioned.model.entries[attempt.entry].nodes[node].name.as_str());
         let more = crashed.count();
         let more = if more > 0 { format!(" (and {more} more times)") } else { String::new() };
-        let message = format!("backend '{}' {} while checking node '{node}'{more}", selected.name(), refusal.message);
-        Some(Diagnostic::new(Code::BackendCrashed, message).hint(NEXT))
+        let (name, told) = (selected.name(), &refusal.message);
+        let (code, message) = match refusal.code {
+            RefusalCode::Panicked => {
+                (Code::BackendFailed, format!("backend '{name}' failed while it checked node '{node}'{more}: {told}"))
+            }
+            _ => (Code::BackendCrashed, format!("backend '{name}' {told} while checking node '{node}'{more}")),
+        };
+        Some(Diagnostic::new(code, message).hint(NEXT))
     };
     backends.iter().enumerate().filter_map(warning).collect()
+}
+
+/// Whether that is no answer, since the backend ended or panicked.
+fn is_crash(code: RefusalCode) -> bool {
+    matches!(code, RefusalCode::Crashed | RefusalCode::Panicked)
 }
 
 /// Writes a region as an ONNX model that says for which backend it was made, with which options.

@@ -180,6 +180,11 @@ const fn row(
     FunctionDef { domain: "", name, since, inputs, outputs, attributes, body }
 }
 
+/// Whether the operator is expanded unless a backend brings it.
+pub fn is_function(domain: &str, op: &str) -> bool {
+    find(domain, op).is_some()
+}
+
 /// The function of that name, if there is one.
 pub(super) fn find(domain: &str, op: &str) -> Option<&'static FunctionDef> {
     FUNCTIONS.iter().find(|def| (def.domain, def.name) == (domain, op))

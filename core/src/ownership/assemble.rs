@@ -4,7 +4,7 @@ mod control;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use byoc_plugin_api::{DType, Dim};
+use byoc_plugin_api::{DType, Dim, Precision};
 
 use super::external::References;
 use super::storage::{OutsideUse, Storage, StoredConstant};
@@ -102,6 +102,7 @@ fn region_of(generated: &GeneratedRegion, backend: &BackendIdentity, storage: &S
         code: artifact::code_section(&region.symbol),
         chosen: backend.candidates.then_some(Chosen::Table),
         notes: generated.notes.clone(),
+        precision: Precision::of_region(&backend.precision, region),
         strings: region.values.iter().any(|value| value.dtype == DType::String),
         constants: bindings.collect(),
         nodes: nodes.collect(),

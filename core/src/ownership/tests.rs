@@ -135,6 +135,7 @@ fn backends() -> Vec<BackendIdentity> {
         domain: None,
         options: Options::default(),
         candidates: false,
+        precision: Vec::new(),
     };
     NAMES.into_iter().map(identity).collect()
 }

@@ -178,7 +178,7 @@ fn avoided(crashes: &Crashes<'_>, entry: usize, backend: usize, graph: &Graph, n
 fn is_no_answer(refusal: &Refusal, crashes: &Crashes<'_>) -> bool {
     match refusal.code {
         RefusalCode::Failed => true,
-        RefusalCode::Crashed => !crashes.tolerated,
+        RefusalCode::Crashed | RefusalCode::Panicked => !crashes.tolerated,
         _ => false,
     }
 }

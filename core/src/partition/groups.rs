@@ -241,6 +241,27 @@ impl<'g> Groups<'g> {
         first.iter().chain(more).copied().filter(outside)
     }
 
+    /// How many values of the two groups are read outside of them, or are outputs of the graph; the two may be the same.
+    pub(super) fn outputs(&self, a: usize, b: usize) -> usize {
+        let nodes = self.groups[a].nodes.union(&self.groups[b].nodes);
+        let values = nodes.flat_map(|&node| self.graph.nodes[node].outputs.iter().flatten());
+        let leaves = |value: &&ValueId| {
+            self.graph.outputs.contains(*value) || self.reading(**value).any(|group| group != a && group != b)
+        };
+        values.filter(leaves).count()
+    }
+
+    /// How many bytes the values take together that the nodes of a group give, where their sizes are known.
+    pub(super) fn bytes(&self, group: usize) -> u64 {
+        let nodes = self.groups[group].nodes.iter();
+        let values = nodes.flat_map(|&node| self.graph.nodes[node].outputs.iter().flatten());
+        let bytes = |value: &ValueId| {
+            let ty = self.graph.values[value.0].ty.as_ref()?;
+            Some(ty.dtype.bytes_of(&ty.fixed_shape()?)? as u64)
+        };
+        values.filter_map(bytes).fold(0, u64::saturating_add)
+    }
+
     /// A node of the graph.
     pub(super) fn node(&self, node: usize) -> &'g Node {
         &self.graph.nodes[node]

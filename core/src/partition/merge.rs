@@ -62,18 +62,21 @@ impl Merging<'_, '_> {
     fn all(&mut self) -> Result<()> {
         if self.is_limited() {
             // What was merged just now may be what a group behind it needs to be within the limits.
-            while self.along_edges()? | self.side_by_side()? {}
+            while self.along_edges()? | (self.policy.side_by_side && self.side_by_side()?) {}
         } else {
             // Nothing but a path through other backends keeps two groups apart, and that path stays.
             self.along_first_edges();
-            self.by_levels();
+            if self.policy.side_by_side {
+                self.by_levels();
+            }
         }
         Ok(())
     }
 
     fn is_limited(&self) -> bool {
-        let RegionPolicy { max_inputs, starts_with, check_merged, .. } = self.policy;
-        max_inputs.is_some() || !starts_with.is_empty() || *check_merged
+        let RegionPolicy { max_inputs, starts_with, check_merged, max_nodes, max_outputs, max_bytes, .. } = self.policy;
+        let most = [max_inputs.is_some(), max_nodes.is_some(), max_outputs.is_some(), max_bytes.is_some()];
+        most.contains(&true) || !starts_with.is_empty() || *check_merged
     }
 
     /// Whether the group is one that may be merged.
@@ -174,7 +177,8 @@ impl Merging<'_, '_> {
 
     /// Whether the limits allow a region of the two groups that was not refused before.
     fn allowed(&self, a: usize, b: usize) -> bool {
-        a != b && self.starts(a, b) && self.inputs_fit(a, b) && !self.asked.contains(&self.pair(a, b))
+        let fits = || self.starts(a, b) && self.inputs_fit(a, b) && self.outputs_fit(a, b) && self.size_fits(a, b);
+        a != b && fits() && !self.asked.contains(&self.pair(a, b))
     }
 
     fn pair(&self, a: usize, b: usize) -> [(usize, usize); 2] {
@@ -234,6 +238,21 @@ impl Merging<'_, '_> {
         self.policy.max_inputs.is_none_or(|most| self.groups.reads(a, b).count() <= most)
     }
 
+    /// Whether a region of the two groups has few enough outputs.
+    fn outputs_fit(&self, a: usize, b: usize) -> bool {
+        self.policy.max_outputs.is_none_or(|most| self.groups.outputs(a, b) <= most)
+    }
+
+    /// Whether a region of the two groups has few enough nodes, and values that are small enough.
+    fn size_fits(&self, a: usize, b: usize) -> bool {
+        let nodes = |group: usize| self.groups.groups[group].nodes.len();
+        self.policy.max_nodes.is_none_or(|most| nodes(a) + nodes(b) <= most)
+            && self
+                .policy
+                .max_bytes
+                .is_none_or(|most| self.groups.bytes(a).saturating_add(self.groups.bytes(b)) <= most)
+    }
+
     /// The groups that are not a region of the policy, with the reason.
     fn not_allowed(&self) -> Vec<(usize, Reason)> {
         let groups = self.groups.of(self.backend).into_iter();
@@ -245,7 +264,10 @@ impl Merging<'_, '_> {
         if self.wrong_start(group, group).is_some() {
             return Some(Reason::Start { allowed: self.policy.starts_with.clone(), merged });
         }
-        let most = self.policy.max_inputs.filter(|_| !self.inputs_fit(group, group))?;
-        Some(Reason::Inputs { count: self.groups.groups[group].reads.len(), most, merged })
+        if let Some(most) = self.policy.max_inputs.filter(|_| !self.inputs_fit(group, group)) {
+            return Some(Reason::Inputs { count: self.groups.groups[group].reads.len(), most, merged });
+        }
+        let most = self.policy.max_outputs.filter(|_| !self.outputs_fit(group, group))?;
+        Some(Reason::Outputs { count: self.groups.outputs(group, group), most, merged })
     }
 }

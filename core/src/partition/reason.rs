@@ -39,6 +39,15 @@ pub enum Reason {
         /// Why it was not merged with what is before it, if that was tried.
         merged: Option<Refusal>,
     },
+    /// The region would have had more outputs than its policy allows.
+    Outputs {
+        /// How many.
+        count: usize,
+        /// The limit.
+        most: usize,
+        /// Why it was not merged with what is before it, if that was tried.
+        merged: Option<Refusal>,
+    },
     /// Nobody knows the operator.
     UnknownOperator,
     /// Nobody was asked: an operator before the node, or around it, is not known.
@@ -55,6 +64,7 @@ impl Reason {
             Reason::OnlyNoOps => "only_no_ops",
             Reason::Start { .. } => "region_start",
             Reason::Inputs { .. } => "region_inputs",
+            Reason::Outputs { .. } => "region_outputs",
             Reason::UnknownOperator => "unknown_operator",
             Reason::NotAsked => "not_asked",
         };
@@ -79,6 +89,10 @@ impl fmt::Display for Reason {
             }
             Reason::Inputs { count, most, merged } => {
                 write!(f, "the region would have {count} tensor inputs, at most {most}")?;
+                merged
+            }
+            Reason::Outputs { count, most, merged } => {
+                write!(f, "the region would have {count} outputs, at most {most}")?;
                 merged
             }
         };

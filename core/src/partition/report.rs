@@ -117,8 +117,10 @@ pub(crate) fn unused(partitioned: &Partitioned, backends: &[Selected]) -> Vec<Di
     };
     // That is told by another warning.
     let crashed = |index: usize| {
-        let crash =
-            |outcome: &Outcome| matches!(outcome, Outcome::Refused(refusal) if refusal.code == RefusalCode::Crashed);
+        let crash = |outcome: &Outcome| {
+            let crashed = [RefusalCode::Crashed, RefusalCode::Panicked];
+            matches!(outcome, Outcome::Refused(refusal) if crashed.contains(&refusal.code))
+        };
         partitioned.attempts.iter().any(|attempt| attempt.backend == index && crash(&attempt.outcome))
     };
     let unused = backends.iter().enumerate().filter(|(index, _)| !uses(*index) && !crashed(*index));

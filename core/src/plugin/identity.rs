@@ -1,11 +1,11 @@
 //! The identity of a backend in an artifact, by which a runtime decides whether a backend of that name can load the code.
 
-use byoc_plugin_api::Options;
+use byoc_plugin_api::{Options, Precision};
 
 use super::Selected;
 
 /// A backend's identity.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct BackendIdentity {
     /// The name.
     pub name: String,
@@ -21,6 +21,8 @@ pub struct BackendIdentity {
     pub options: Options,
     /// Whether it has other code for its regions.
     pub candidates: bool,
+    /// How near to exact its results are.
+    pub precision: Vec<Precision>,
 }
 
 impl BackendIdentity {
@@ -35,6 +37,7 @@ impl BackendIdentity {
             domain: description.domain.clone(),
             options: selected.kept_options(),
             candidates: description.candidates,
+            precision: description.precision.clone(),
         }
     }
 }

@@ -394,6 +394,27 @@ fn all_embedded(backends: &[&'static dyn Backend]) -> Result<Vec<Arc<LoadedBacke
     backends.iter().copied().map(embedded).collect()
 }
 
+/// What to do about a file that is not a plugin, by what is wrong with it.
+fn not_a_plugin(reason: &str) -> Option<String> {
+    let has = |text: &str| reason.contains(text);
+    Some(if has("cannot open shared object file") {
+        "A library that it needs is not found: put it beside the plugin and link with -Wl,-rpath,'$ORIGIN', or name its folder \
+         in LD_LIBRARY_PATH"
+            .into()
+    } else if has("undefined symbol") {
+        "Link the plugin with the library that has the symbol, which -Wl,--no-undefined finds when it is built; or a library here \
+         is older than the one that it was built with"
+            .into()
+    } else if has("byoc_plugin_table") || has("byoc_plugin_info") {
+        "In Rust a plugin ends with export_plugin!; in C it defines byoc_plugin_info and byoc_plugin_table, as byoc_plugin.h says"
+            .into()
+    } else if has("No such file") {
+        return None;
+    } else {
+        "A plugin is a dynamic library; byoc plugin new writes one to start from".into()
+    })
+}
+
 fn refusal(path: &Path, error: LoadError) -> Diagnostic {
     let file = path.display();
     match error {
@@ -403,9 +424,9 @@ fn refusal(path: &Path, error: LoadError) -> Diagnostic {
         }
         LoadError::Process(error) => Diagnostic { hint: error.hint, ..Diagnostic::new(Code::Io, error.message) },
         LoadError::NotAPlugin(reason) => {
+            let hint = not_a_plugin(&reason);
             let message = format!("'{file}' cannot be loaded as a plugin: {reason}");
-            Diagnostic::new(Code::NotAPlugin, message)
-                .hint("A plugin is a dynamic library that ends with export_plugin!")
+            Diagnostic { hint, ..Diagnostic::new(Code::NotAPlugin, message) }
         }
         LoadError::Incompatible { message, hint } => {
             Diagnostic::new(Code::AbiMismatch, format!("'{file}': {message}")).hint(hint)

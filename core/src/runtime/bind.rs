@@ -13,6 +13,7 @@ use super::resident::Resident;
 use super::texts::TextTable;
 use crate::artifact::manifest::ConstantUse;
 use crate::artifact::{Artifact, manifest};
+use crate::crash;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::plugin::{Registered, Registry};
 
@@ -76,9 +77,11 @@ impl Loader<'_> {
         let registered = backend(region, self.registry)?;
         let environment = self.environment(region, registered)?;
         let memory = self.borrow(region, self.artifact.code(region)?, &|_, _| 0)?;
+        let place = place(region);
         let bound = Bound::new(memory, |memory| {
             let constants = memory.constants.iter().map(BorrowedConstant::bound).collect();
             let constants = BoundConstants::new(constants);
+            let _running = crash::enter(place);
             let mut loaded = registered.backend.runtime().host()?.load(&memory.code, &constants, &environment)?;
             if region.strings {
                 loaded.lend(Arc::clone(texts) as Arc<dyn Texts>)?;
@@ -103,12 +106,14 @@ impl Loader<'_> {
         // Loading may use the device, on which another session may be at work.
         let queue = device.queue_lock();
         let _guard = queue.lock();
+        let place = place(region);
         let bound = Bound::new(memory, |memory| {
             let constant = |constant: &'static BorrowedConstant| DeviceConstant {
                 bound: constant.bound(),
                 address: constant.address,
             };
             let constants = DeviceConstants::new(memory.constants.iter().map(constant).collect());
+            let _running = crash::enter(place);
             registered.backend.runtime().device()?.load(&memory.code, &constants, &environment, &handles)
         });
         bound.map_err(|error| load_failed(registered, &format!("region {}", region.symbol), error))
@@ -132,6 +137,11 @@ impl Loader<'_> {
     }
 }
 
+/// A region and whose it is, for who tells of a crash.
+pub(super) fn place(region: &manifest::Region) -> &'static String {
+    crash::name(format!("region {} of the backend '{}'", region.symbol, region.backend))
+}
+
 /// Loads the bytes of a file of the backend's own; `title` stands for it in messages.
 pub(super) fn bind_file(
     registered: &Registered,
@@ -153,15 +163,15 @@ pub fn backend<'a>(region: &manifest::Region, registry: &'a Registry) -> Result<
         Diagnostic { code: Code::MissingRequirement, message, hint: error.hint }
     })?;
     let found = &registered.description;
-    if found.code_version != region.code_version {
+    if !found.reads_code(region.code_version) {
         let message = format!(
-            "region {} holds code of version {} for the backend '{}' {}; the one here, {}, reads version {}",
+            "region {} holds code of version {} for the backend '{}' {}; the one here, {}, reads {}",
             region.symbol,
             region.code_version,
             region.backend,
             region.backend_version,
             found.version,
-            found.code_version
+            found.code_versions()
         );
         return Err(
             Diagnostic::new(Code::MissingRequirement, message).hint("Compile the model again with this backend")

@@ -86,6 +86,8 @@ struct LoadedCall {
     symbol: String,
     /// What it is, in messages.
     title: String,
+    /// What it is, and whose, for who tells of a crash.
+    place: &'static String,
     backend: String,
     region: LoadedRegion,
     time: Duration,

@@ -5,7 +5,7 @@ mod likeness;
 use std::collections::BTreeMap;
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_plugin_api::{DType, closest};
+use byoc_plugin_api::{Allowance, DType, closest};
 use serde::Serialize;
 
 pub use self::likeness::Likeness;
@@ -24,6 +24,8 @@ pub struct Tolerance {
     pub snr: Option<f64>,
     /// In place of the two, for floats: the least cosine of the angle between an output and what is expected, both as vectors.
     pub min_cosine: Option<f64>,
+    /// Where none of the others is given: what the backends declare that computed the output.
+    pub declared: Option<Allowance>,
 }
 
 /// What decides whether an output is what was expected.
@@ -49,7 +51,7 @@ impl Tolerance {
     /// What decides for an output of that type. The defaults are a few units in the last place of the type, with room for sums
     /// that are added up in another order.
     pub fn criterion(self, dtype: DType) -> Criterion {
-        let (atol, rtol) = match dtype {
+        let (atol, rtol): (f64, f64) = match dtype {
             DType::F32 | DType::F64 | DType::C64 | DType::C128 => (1e-5, 1e-3),
             DType::F16 => (1e-3, 1e-2),
             DType::BF16 => (1e-2, 5e-2),
@@ -58,6 +60,13 @@ impl Tolerance {
         match (self.snr, self.min_cosine) {
             (Some(snr), _) if dtype.is_float() => Criterion::Snr(snr),
             (None, Some(cosine)) if dtype.is_float() => Criterion::Cosine(cosine),
+            (None, None) if dtype.is_float() && self.atol.is_none() && self.rtol.is_none() => match self.declared {
+                Some(Allowance::NoiseDb(least)) => Criterion::Snr(least),
+                Some(Allowance::Elements { absolute, relative }) => {
+                    Criterion::Elements { atol: atol.max(absolute), rtol: rtol.max(relative) }
+                }
+                None => Criterion::Elements { atol, rtol },
+            },
             _ if atol == 0.0 => Criterion::Equal,
             _ => Criterion::Elements { atol: self.atol.unwrap_or(atol), rtol: self.rtol.unwrap_or(rtol) },
         }
@@ -74,6 +83,11 @@ pub struct Tolerances {
 }
 
 impl Tolerances {
+    /// These, with what backends declare where nothing else is given.
+    pub fn or(&self, declared: Option<Allowance>) -> Tolerances {
+        Tolerances { all: Tolerance { declared, ..self.all }, of_output: self.of_output.clone() }
+    }
+
     /// That of an output.
     pub fn of(&self, output: &str) -> Tolerance {
         let Some(own) = self.of_output.get(output) else { return self.all };

@@ -287,8 +287,9 @@ impl<'a> Values<'a> {
         session.run(&views.collect::<Result<Vec<_>>>()?)?;
         let found = outputs::collect(&session)?;
         drop(session);
+        let tolerances = self.request.tolerances.or(region.precision);
         for ((name, expected), (_, found)) in expected.iter().zip(&found) {
-            row.outputs.push(Comparison::of(name, found, expected, self.request.tolerances.of(name)));
+            row.outputs.push(Comparison::of(name, found, expected, tolerances.of(name)));
             self.compared.push(name.clone());
         }
         for (&value, (_, tensor)) in call.outputs.iter().zip(expected) {

@@ -71,6 +71,7 @@ pub(super) fn failure(status: i32, error: &[u8]) -> Error {
             node: error.node.as_deref().map(message),
             hint: error.hint.as_deref().map(message),
             crashed: false,
+            panicked: error.panicked,
         },
         Err(_) if status == abi::FAILED && !text.is_empty() => Error::new(text),
         Err(_) if status == abi::FAILED => Error::new("the plugin failed and gave no reason"),

@@ -2,6 +2,7 @@
 //! is open here, or in one that is open in another process. What it says is judged here, for it may say anything and ends up
 //! on terminals, in artifacts and in memory sizes.
 
+mod other_hosts;
 #[cfg(test)]
 mod tests;
 
@@ -10,9 +11,9 @@ use std::io::Write;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
-use super::answer::{MOST, failure, json, one_line, parsed, too_long};
+use self::other_hosts::{FIRST_METHODS, Host};
+use super::answer::{MOST, failure, one_line, parsed, too_long};
 use super::code_file::checked_file;
 use super::device::PluginDeviceExecutable;
 use super::domain::PluginDomain;
@@ -38,8 +39,10 @@ use crate::texts::Texts;
 pub struct LoadedBackend {
     code: Code,
     pub(super) description: Description,
-    /// Whether it is spoken to as by a host of the future.
-    newer: bool,
+    /// Fields of its description that this version does not know.
+    unknown: Vec<String>,
+    /// The host that it is spoken to as by.
+    host: Host,
 }
 
 /// Where the code of a backend is.
@@ -63,22 +66,27 @@ impl LoadedBackend {
     }
 
     fn described(code: Code) -> Result<LoadedBackend, Error> {
-        let mut backend = LoadedBackend { code, description: Description::default(), newer: false };
-        backend.description = in_one_line(backend.ask("describe", &Request::default(), &[])?.ok_or_else(unknown)?);
+        let (description, unknown_fields) = (Description::default(), Vec::new());
+        let mut backend = LoadedBackend { code, description, unknown: unknown_fields, host: Host::This };
+        let answer = backend.ask_bytes("describe", &Request::default(), &[])?.ok_or_else(unknown)?;
+        backend.description = in_one_line(parsed(&answer)?);
+        let mut note = |path: serde_ignored::Path<'_>| backend.unknown.push(one_line(&path.to_string()));
+        let mut json = serde_json::Deserializer::from_slice(&answer);
+        // It was read just now.
+        let _: Result<Description, _> = serde_ignored::deserialize(&mut json, &mut note);
         Ok(backend)
     }
 
-    /// The same backend, spoken to as by a host of a later version: regions and environments have fields that nobody
-    /// knows yet, and that a backend must ignore.
-    pub fn under_newer_host(&self) -> LoadedBackend {
-        LoadedBackend { code: self.code.clone(), description: self.description.clone(), newer: true }
+    /// Fields of its description that this version does not know: those of a later one, or misspelt ones.
+    pub fn unknown_fields(&self) -> &[String] {
+        &self.unknown
     }
 
     /// The backend itself where it is linked into this program: a call without a detour by JSON, for methods that are called
     /// for every node or that borrow.
     fn direct(&self) -> Option<&'static dyn Backend> {
         match self.code {
-            Code::Linked(backend) if !self.newer => Some(backend),
+            Code::Linked(backend) if self.host == Host::This => Some(backend),
             _ => None,
         }
     }
@@ -92,6 +100,9 @@ impl LoadedBackend {
         blobs: &[&[u8]],
         answer: &mut Answer<'_>,
     ) -> Result<bool, Error> {
+        if self.host == Host::First && !FIRST_METHODS.contains(&method) {
+            return Ok(false);
+        }
         let call = Call { method, request: &self.request(request)?, constants, blobs };
         let ending = match &self.code {
             Code::Linked(backend) => return guarded(|| make(*backend, &call, answer)),
@@ -112,43 +123,18 @@ impl LoadedBackend {
         request: &Request<'_>,
         blobs: &[&[u8]],
     ) -> Result<Option<T>, Error> {
+        self.ask_bytes(method, request, blobs)?.map(|answer| parsed(&answer)).transpose()
+    }
+
+    fn ask_bytes(&self, method: &str, request: &Request<'_>, blobs: &[&[u8]]) -> Result<Option<Vec<u8>>, Error> {
         let mut answer = Vec::new();
         let has = self.call(method, request, &Constants::new(Vec::new()), blobs, &mut |part| match part {
             Part::Bytes(more) => append(&mut answer, more),
             Part::Item(_) => Err(Error::new("the plugin gave an item where none is taken")),
             Part::Event(_) => Ok(()),
         })?;
-        has.then(|| parsed(if answer.is_empty() { b"null" } else { &answer })).transpose()
+        Ok(has.then(|| if answer.is_empty() { b"null".to_vec() } else { answer }))
     }
-
-    fn request(&self, request: &Request<'_>) -> Result<Vec<u8>, Error> {
-        if !self.newer {
-            return json(request);
-        }
-        let mut value = serde_json::to_value(request)?;
-        add_unknown(&mut value);
-        if let Some(region) = value.get_mut("region") {
-            for list in ["values", "constants", "nodes"] {
-                region[list].as_array_mut().into_iter().flatten().for_each(add_unknown);
-            }
-            add_unknown(region);
-        }
-        json(&value)
-    }
-
-    fn environment(&self, environment: &Environment) -> Result<Vec<u8>, Error> {
-        if !self.newer {
-            return json(environment);
-        }
-        let mut value = serde_json::to_value(environment)?;
-        add_unknown(&mut value);
-        json(&value)
-    }
-}
-
-/// A field such as a later version may have.
-fn add_unknown(object: &mut Value) {
-    object["of_a_later_version"] = serde_json::json!({ "list": [1, null, "text"], "nested": {} });
 }
 
 /// Appends to an answer that is kept in memory.
@@ -195,6 +181,12 @@ fn in_one_line(description: Description) -> Description {
     }
 }
 
+/// What a refusal says in one line, where it says anything.
+fn reason(message: &str) -> String {
+    let line = one_line(message);
+    if line.trim().is_empty() { "refused without a reason".into() } else { line }
+}
+
 /// What a request is about.
 fn about<'a>(region: &'a Region, options: &'a Options) -> Request<'a> {
     Request { region: Some(Cow::Borrowed(region)), ..with(options) }
@@ -222,9 +214,13 @@ impl Backend for LoadedBackend {
         };
         match answer {
             Ok(None) => Ok(()),
-            Ok(Some(refusal)) => Err(Refusal { message: one_line(&refusal.message), ..refusal }),
+            Ok(Some(refusal)) => Err(Refusal { message: reason(&refusal.message), ..refusal }),
             Err(error) => {
-                let code = if error.crashed { RefusalCode::Crashed } else { RefusalCode::Failed };
+                let code = match (error.crashed, error.panicked) {
+                    (true, _) => RefusalCode::Crashed,
+                    (_, true) => RefusalCode::Panicked,
+                    _ => RefusalCode::Failed,
+                };
                 Err(Refusal::new(code, error.message))
             }
         }

@@ -19,6 +19,9 @@ const FIRST_INFO: u32 = 48;
 /// where the plugin's table ends before them.
 const FIRST_WORDS: usize = 7;
 
+/// What they are called in the header.
+const WORD_NAMES: [&str; FIRST_WORDS] = ["struct_size", "count", "call", "load", "run", "free", "extension"];
+
 /// What a plugin says of itself.
 pub(super) struct Info {
     pub(super) name: String,
@@ -78,7 +81,9 @@ pub(super) fn functions(library: &Library, path: &Path, info: &Info) -> Result<P
         // SAFETY: the library exports the symbol under the name that the contract gives to such a table.
         return unsafe { read_table(*symbol) };
     }
-    let header = lib_header_from_path(path).map_err(|error| LoadError::NotAPlugin(one_line(&error.to_string())))?;
+    let header = lib_header_from_path(path).map_err(|_| {
+        LoadError::NotAPlugin("it has neither the symbol byoc_plugin_table nor the module of export_plugin!".into())
+    })?;
     check_layout(header, info).map(table_of)
 }
 
@@ -98,7 +103,10 @@ unsafe fn read_table(table: *const PluginTable) -> Result<PluginTable, LoadError
     // SAFETY: `struct_size` covers as many words, which is what the table is made of.
     unsafe { table.cast::<usize>().copy_to_nonoverlapping(words.as_mut_ptr(), WORDS.min(size / WORD)) };
     match words[..FIRST_WORDS].iter().position(|&word| word == 0) {
-        Some(field) => Err(LoadError::NotAPlugin(format!("function {field} of its byoc_plugin_table is null"))),
+        Some(field) => {
+            let name = WORD_NAMES.get(field).copied().unwrap_or_default();
+            Err(LoadError::NotAPlugin(format!("the function '{name}' of its byoc_plugin_table is null")))
+        }
         // SAFETY: the words of a table, in which no function is null but one that may be absent.
         None => Ok(unsafe { words.as_ptr().cast::<PluginTable>().read() }),
     }

@@ -9,10 +9,10 @@ use byoc_core::onnx::ImportOptions;
 use byoc_core::partition::{Outcome, Partitioned, RegionPlan};
 use byoc_core::passes::infer;
 use byoc_core::plugin::{Registered, Registry, Selected, Settings, custom_operators};
-use byoc_plugin_api::{Error, Options};
+use byoc_plugin_api::{Allowance, Backend, Error, Options, Precision};
 
 use crate::device::{self, Device};
-use crate::judge::Allowed;
+use crate::judge::{Allowed, COARSE};
 use crate::onnx::{Fill, Input, Model};
 use crate::region::{self, Bound, Loaded, Taken};
 use crate::report::{Step, Verdict, fail};
@@ -48,6 +48,8 @@ pub(crate) struct Source {
     pub(crate) allowed: Option<Allowed>,
     /// Nodes that stand in front of what the model is about, by name.
     pub(crate) front: Vec<String>,
+    /// Whether constants were made for one size of what the model leaves open.
+    pub(crate) is_for_one_size: bool,
 }
 
 /// A model as far as the regions that code is generated for.
@@ -68,7 +70,8 @@ impl Source {
         let path = folder.join("model.onnx");
         std::fs::write(&path, model.finish()).map_err(|error| Diagnostic::io(&path, "write", &error))?;
         let (inputs, front) = (model.inputs.clone(), model.front.clone());
-        Ok(Source { path, dims: Vec::new(), inputs, allowed: None, front })
+        let allowed = model.is_coarse.then_some(Allowed::Difference(COARSE));
+        Ok(Source { path, dims: Vec::new(), inputs, allowed, front, is_for_one_size: model.is_for_one_size })
     }
 
     /// What the input of that name may hold.
@@ -114,12 +117,26 @@ impl Bench {
         Ok(Bench { selected, reference, folder: folder.to_owned(), run_settings, options, device })
     }
 
+    /// The same, with the backend under test spoken to as by the host of ABI 1.0.
+    pub(crate) fn under_first_host(mut self) -> Result<Bench, Diagnostic> {
+        let first = self.selected.registered.backend.under_first_host();
+        let first = first.map_err(|error| Diagnostic::new(Code::Usage, error.message))?;
+        self.selected.registered.description = first.describe();
+        self.selected.registered.backend = Arc::new(first);
+        Ok(self)
+    }
+
     /// Loads code of the backend under test where its regions run.
     pub(crate) fn load<'a>(&self, code: &'a [u8], bound: &'a [Bound]) -> Step<Result<Loaded<'a>, Error>> {
         Ok(match self.device.domain()? {
             None => region::load(&self.selected, &self.options, code, bound),
             Some(domain) => device::load(&self.selected, &self.options, domain, code, bound).map(Loaded::on_device),
         })
+    }
+
+    /// What the backend under test declares of the results of a region.
+    pub(crate) fn allowance(&self, taken: &Taken) -> Option<Allowance> {
+        Precision::of_region(&self.selected.registered.description.precision, &taken.region)
     }
 
     /// Whether the backend under test chooses ranges from samples, so that its results are near and not the same.
@@ -182,7 +199,12 @@ impl Bench {
 }
 
 impl Prepared {
-    /// Whether some region has an operator that the backend brings: nobody else can compute it.
+    /// Whether some region has an operator that nobody else can compute, not even by others that stand for it.
+    pub(crate) fn is_only_its_own(&self) -> bool {
+        self.taken.iter().any(Taken::is_only_its_own)
+    }
+
+    /// Whether some region has an operator that the backend brings.
     pub(crate) fn is_custom(&self) -> bool {
         self.taken.iter().any(Taken::is_custom)
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use byoc_plugin_api::Backend;
+use byoc_plugin_api::host::LoadedBackend;
 
 use crate::bench::{Bench, Prepared, Source};
 use crate::memory::Layout;
@@ -43,24 +44,41 @@ pub(crate) fn codegen(bench: &Bench, _: &Source, prepared: &Prepared) -> Step {
 
 /// A host of a later version gets the same code and claims: the plugin ignores fields that it does not know.
 pub(crate) fn newer_host(bench: &Bench, _: &Source, prepared: &Prepared) -> Step {
+    let newer = bench.selected.registered.backend.under_newer_host();
+    under(bench, newer, &prepared.taken, "with fields of a later version")
+}
+
+/// So does the host of ABI 1.0, where a region has nothing that it knows nothing of.
+pub(crate) fn first_host(bench: &Bench, _: &Source, prepared: &Prepared) -> Step {
+    let Ok(first) = bench.selected.registered.backend.under_first_host() else { return Err(Verdict::Skip) };
+    let is_later = |taken: &Taken| !taken.region.quantized.is_empty() || taken.is_custom();
+    if prepared.taken.iter().any(is_later) {
+        return Err(Verdict::Skip);
+    }
+    // It does not say that a region is all of an entry.
+    let mut taken = prepared.taken.clone();
+    taken.iter_mut().for_each(|taken| taken.region.covers_entry = false);
+    under(bench, first, &taken, "without fields that came after ABI 1.0")
+}
+
+/// The same code and claims come from the backend as it is spoken to by another host, `how` says by which, and they load.
+fn under(bench: &Bench, backend: LoadedBackend, taken: &[Taken], how: &str) -> Step {
     let mut newer = bench.clone();
-    newer.selected.registered.backend = Arc::new(bench.selected.registered.backend.under_newer_host());
-    for taken in &prepared.taken {
+    newer.selected.registered.backend = Arc::new(backend);
+    for taken in taken {
         let symbol = &taken.region.symbol;
         if let Err(refusal) = newer.selected.registered.backend.check(&taken.region, &newer.selected.options) {
-            return fail(format!("with fields of a later version check refuses region {symbol}: {}", refusal.message));
+            return fail(format!("{how} check refuses region {symbol}: {}", refusal.message));
         }
         let generated = generate(&newer, taken, Layout::Plain)?;
         if generated != self::generated(bench, taken)? {
-            return fail(format!("fields of a later version change what region {symbol} is compiled to"));
+            return fail(format!("{how} region {symbol} is compiled to something else"));
         }
         let bound = region::bind(taken, &generated, Layout::Plain);
         // What was compiled is looked at also where there is no device to load it on.
         if newer.device.domain().is_ok() {
             let loaded = newer.load(&generated.code, &bound)?;
-            loaded.map(drop).or_else(|error| {
-                fail(format!("with fields of a later version region {symbol} does not load: {error}"))
-            })?;
+            loaded.map(drop).or_else(|error| fail(format!("{how} region {symbol} does not load: {error}")))?;
         }
     }
     Ok(())

@@ -20,12 +20,20 @@ pub(crate) fn random(dtype: DType, shape: &[i64], fill: Fill, seed: &str) -> Ten
     });
     let values = values.map(|unit| match (fill, dtype) {
         (Fill::Below(limit), _) => (unit * limit as f64).floor(),
+        (Fill::Within(limit), _) => (unit * 2.0 * limit as f64).floor() - limit as f64,
         (_, DType::Bool) => unit.round(),
+        (Fill::NonZero, dtype) if dtype.is_float() && unit < 0.5 => -0.25 - 2.0 * unit,
+        (Fill::NonZero, dtype) if dtype.is_float() => 2.0 * unit - 0.75,
+        (Fill::NonZero, dtype) if unit < 0.5 && !is_unsigned(dtype) => -1.0 - (unit * 10.0).floor(),
+        (Fill::NonZero, _) => 1.0 + (unit * 5.0).floor(),
+        (Fill::Large, dtype) if dtype.is_float() => unit * 80.0 - 40.0,
+        (Fill::Far, dtype) if dtype.is_float() => 60.0 + unit,
+        (Fill::Few, dtype) if dtype.is_float() => (unit * 3.0).floor() - 1.0,
         (Fill::Positive, dtype) if dtype.is_float() => 0.25 + unit,
         (Fill::Positive, _) => 1.0 + (unit * 4.0).floor(),
         (Fill::Any | Fill::Finite, dtype) if dtype.is_float() => unit * 2.0 - 1.0,
-        (Fill::Any | Fill::Finite, DType::U8 | DType::U16 | DType::U32 | DType::U64) => (unit * 9.0).floor(),
-        (Fill::Any | Fill::Finite, _) => (unit * 9.0).floor() - 4.0,
+        (_, dtype) if is_unsigned(dtype) => (unit * 9.0).floor(),
+        _ => (unit * 9.0).floor() - 4.0,
     });
     tensor(dtype, shape, values)
 }
@@ -46,6 +54,10 @@ pub(crate) fn tensor(dtype: DType, shape: &[i64], values: impl IntoIterator<Item
     let count = usize::try_from(shape.iter().product::<i64>()).unwrap_or(0);
     let bytes: Vec<u8> = values.into_iter().take(count).flat_map(|value| element(dtype, value)).collect();
     Tensor::new(dtype, shape.to_vec(), dtype.pack(&bytes))
+}
+
+fn is_unsigned(dtype: DType) -> bool {
+    matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64)
 }
 
 fn mix(value: u64) -> u64 {

@@ -1,5 +1,6 @@
 //! What stands in front of a pattern's nodes where a backend's regions may not start with them.
 
+use crate::onnx::Fill;
 use crate::recipes::{self, Operand, Recipe, Wish};
 
 /// Operators between the one that a region starts with and the pattern, the last first. Windows want rows and columns, so
@@ -27,7 +28,7 @@ fn way<'a>(ops: impl Iterator<Item = &'a str>, wish: &Wish) -> Option<Vec<(&'a s
 /// The first operand of a recipe, if it may have any values.
 pub(crate) fn first(recipe: &Recipe) -> Option<&Wish> {
     match recipe.operands.first() {
-        Some(Operand::Any(wish) | Operand::Finite(wish)) => Some(wish),
+        Some(Operand::Tensor(wish, Fill::Any | Fill::Finite)) => Some(wish),
         _ => None,
     }
 }

@@ -1,13 +1,16 @@
 //! How near a result has to be to that of the reference kernels: by element, or, where a backend computes with fewer bits
 //! than the model has, by the noise in the whole tensor.
 
-use byoc_plugin_api::DType;
+use byoc_plugin_api::{Allowance, DType};
 
 use crate::bench::{Bench, Source};
 use crate::tensor::{Tensor, Tolerance, compare};
 
 /// Least ratio of signal to noise of a backend with `calibration`, in dB: a tenth of the amplitude may be noise.
 const LEAST_RATIO: f64 = 20.0;
+
+/// What difference is allowed where values lose bits in any arithmetic.
+pub(crate) const COARSE: Tolerance = Tolerance { relative: 1e-3, absolute: 1e-4 };
 
 /// What difference is allowed.
 #[derive(Clone, Copy, Debug)]
@@ -18,13 +21,26 @@ pub(crate) enum Allowed {
     Noise(f64),
 }
 
-/// Compares an output with what is expected; the error says what differs.
-pub(crate) fn judge(bench: &Bench, source: &Source, found: &Tensor, expected: &Tensor) -> Result<(), String> {
-    let usual = || match bench.is_calibrated() {
-        true => Allowed::Noise(LEAST_RATIO),
-        false => Allowed::Difference(tolerance(expected.dtype)),
+/// Compares an output with what is expected; the error says what differs. `declared` is what the backend declares of all that
+/// the output was computed by.
+pub(crate) fn judge(
+    bench: &Bench,
+    source: &Source,
+    declared: Option<Allowance>,
+    found: &Tensor,
+    expected: &Tensor,
+) -> Result<(), String> {
+    let usual = tolerance(expected.dtype);
+    let by_itself = || match (declared, bench.is_calibrated()) {
+        (Some(Allowance::NoiseDb(least)), _) => Allowed::Noise(least),
+        (Some(Allowance::Elements { absolute, relative }), _) if expected.dtype.is_float() => {
+            let (absolute, relative) = (usual.absolute.max(absolute), usual.relative.max(relative));
+            Allowed::Difference(Tolerance { absolute, relative })
+        }
+        (None, true) => Allowed::Noise(LEAST_RATIO),
+        _ => Allowed::Difference(usual),
     };
-    match source.allowed.unwrap_or_else(usual) {
+    match source.allowed.unwrap_or_else(by_itself) {
         Allowed::Difference(tolerance) => compare(found, expected, tolerance),
         Allowed::Noise(least) => is_quiet(found, expected, least),
     }
@@ -32,6 +48,12 @@ pub(crate) fn judge(bench: &Bench, source: &Source, found: &Tensor, expected: &T
 
 fn is_quiet(found: &Tensor, expected: &Tensor, least: f64) -> Result<(), String> {
     let Err(reason) = compare(found, expected, Tolerance::EXACT) else { return Ok(()) };
+    // What is not finite must come as it is; only the rest has noise.
+    let is_same = |(a, b): (f64, f64)| (a.is_nan() && b.is_nan()) || a == b;
+    let mut not_finite = found.floats().zip(expected.floats()).filter(|(a, b)| !a.is_finite() || !b.is_finite());
+    if expected.dtype.is_float() && !not_finite.all(is_same) {
+        return Err(reason);
+    }
     if !expected.dtype.is_float() || (found.dtype, &found.shape) != (expected.dtype, &expected.shape) {
         return Err(reason);
     }
@@ -44,8 +66,9 @@ fn is_quiet(found: &Tensor, expected: &Tensor, least: f64) -> Result<(), String>
 
 /// Ratio of signal to noise in dB: 10 log10 of the sum of the squares of what is expected over that of the differences.
 fn ratio(found: &Tensor, expected: &Tensor) -> f64 {
-    let signal: f64 = expected.floats().map(|value| value * value).sum();
-    let noise: f64 = found.floats().zip(expected.floats()).map(|(a, b)| (a - b) * (a - b)).sum();
+    let finite = || found.floats().zip(expected.floats()).filter(|(a, b)| a.is_finite() && b.is_finite());
+    let signal: f64 = finite().map(|(_, b)| b * b).sum();
+    let noise: f64 = finite().map(|(a, b)| (a - b) * (a - b)).sum();
     10.0 * (signal / noise).log10()
 }
 
@@ -71,7 +94,18 @@ mod tests {
         assert!((ratio(&[11.0, 0.0], &[10.0, 0.0]) - 20.0).abs() < 1e-9);
         assert!((ratio(&[3.0, 4.05], &[3.0, 4.0]) - 40.0).abs() < 1e-4);
         assert_eq!(ratio(&[0.1, 0.0], &[0.0, 0.0]), f64::NEG_INFINITY);
-        assert!(ratio(&[f32::NAN, 1.0], &[1.0, 1.0]).is_nan());
-        assert_eq!(ratio(&[f32::INFINITY, 1.0], &[1.0, 1.0]), f64::NEG_INFINITY);
+    }
+
+    #[test]
+    fn what_is_not_finite_must_be_the_same() {
+        let judged = |found: &[f32], expected: &[f32]| {
+            is_quiet(&Tensor::f32(&[2], found), &Tensor::f32(&[2], expected), 20.0).is_ok()
+        };
+        assert!(judged(&[f32::NAN, 1.01], &[f32::NAN, 1.0]));
+        assert!(judged(&[f32::INFINITY, 1.01], &[f32::INFINITY, 1.0]));
+        assert!(!judged(&[f32::INFINITY, 1.0], &[f32::NEG_INFINITY, 1.0]));
+        assert!(!judged(&[f32::NAN, 1.0], &[1.0, 1.0]));
+        assert!(!judged(&[1.0, 1.0], &[f32::NAN, 1.0]));
+        assert!(!judged(&[f32::NAN, 2.0], &[f32::NAN, 1.0]));
     }
 }

@@ -1,6 +1,12 @@
-//! Tensors in memory of which every byte is watched: inputs and constants in any layout, outputs between guard bytes.
+//! Tensors in memory of which every byte is watched: inputs and constants in any layout, outputs between guard bytes, and
+//! these between pages that nobody can touch.
+
+use std::ops::{Deref, DerefMut};
 
 use byoc_plugin_api::{DType, TensorView, TensorViewMut, contiguous_strides};
+
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use rustix::param::page_size;
 
 use crate::tensor::Tensor;
 
@@ -26,7 +32,7 @@ pub(crate) enum Layout {
 
 /// A tensor in memory of its own.
 pub(crate) struct Placed {
-    memory: Vec<u8>,
+    memory: Guarded,
     start: usize,
     len: usize,
     dtype: DType,
@@ -37,7 +43,8 @@ pub(crate) struct Placed {
 impl Placed {
     fn new(dtype: DType, shape: Vec<i64>, offset: usize, fill: u8) -> Placed {
         let len = usize::try_from(shape.iter().product::<i64>()).unwrap_or(0) * dtype.unpacked_bytes();
-        let mut memory = vec![GUARD_BYTE; len + 2 * GUARD + 2 * ALIGNMENT];
+        let mut memory = Guarded::new(len + 2 * GUARD + 2 * ALIGNMENT);
+        memory.fill(GUARD_BYTE);
         let address = memory.as_ptr() as usize + GUARD;
         let start = GUARD + (address.next_multiple_of(ALIGNMENT) - address) + offset;
         memory[start..start + len].fill(fill);
@@ -87,8 +94,8 @@ impl Placed {
 
     /// Whether the bytes around the tensor are as they were.
     pub(crate) fn is_guarded(&self) -> bool {
-        let around = self.memory[..self.start].iter().chain(&self.memory[self.start + self.len..]);
-        around.into_iter().all(|&byte| byte == GUARD_BYTE)
+        let is_as_it_was = |bytes: &[u8]| bytes.chunks(GUARD).all(|chunk| chunk == &[GUARD_BYTE; GUARD][..chunk.len()]);
+        is_as_it_was(&self.memory[..self.start]) && is_as_it_was(&self.memory[self.start + self.len..])
     }
 
     /// Everything, for who wants to see that nothing changed.
@@ -112,6 +119,61 @@ impl Placed {
         unsafe {
             TensorViewMut::from_raw(self.memory.as_mut_ptr().add(self.start), self.dtype, &self.shape, &self.strides)
         }
+    }
+}
+
+/// Bytes of pages before and behind that nobody can read or write: whoever does ends the process within the case.
+const NO_MANS_LAND: usize = 1 << 20;
+
+/// Memory between pages that nobody can touch. The pages that it fills only in part are watched as a whole.
+struct Guarded {
+    /// Of the first page that can be touched.
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: it is memory that nobody else has.
+unsafe impl Send for Guarded {}
+// SAFETY: as above; through a shared reference it is only read.
+unsafe impl Sync for Guarded {}
+
+impl Guarded {
+    /// At least so many bytes.
+    fn new(bytes: usize) -> Guarded {
+        let len = bytes.next_multiple_of(page_size());
+        let all = len + 2 * NO_MANS_LAND;
+        // SAFETY: new pages, wherever the system puts them, which are given back when this is dropped.
+        let start = unsafe {
+            let none =
+                mmap_anonymous(std::ptr::null_mut(), all, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
+            let start = none.expect("there is memory").cast::<u8>().add(NO_MANS_LAND);
+            mprotect(start.cast(), len, MprotectFlags::READ | MprotectFlags::WRITE).expect("pages of its own");
+            start
+        };
+        Guarded { start, len }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: the pages of `new`, which nobody refers to any more.
+        let _ = unsafe { munmap(self.start.sub(NO_MANS_LAND).cast(), self.len + 2 * NO_MANS_LAND) };
+    }
+}
+
+impl Deref for Guarded {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: so many bytes are readable, and initialised by the system.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+}
+
+impl DerefMut for Guarded {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and the borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 }
 

@@ -1,7 +1,9 @@
 //! Small models as ONNX files: made by core, with what the cases have to know of them.
 
+use std::collections::HashMap;
+
 use byoc_core::onnx::proto::{NodeProto, OperatorSetIdProto};
-use byoc_core::onnx::write::{self, attribute, node, tensor, to_onnx, value};
+use byoc_core::onnx::write::{self, attribute, node, to_onnx, value};
 use byoc_plugin_api::{Attribute, DType, Dim};
 
 use crate::tensor::Tensor;
@@ -21,8 +23,25 @@ pub enum Fill {
     Finite,
     /// Above zero.
     Positive,
+    /// Of both signs, and at least a quarter away from zero, integers at least 1.
+    NonZero,
+    /// Up to 40 times as large: their exponentials are beyond all other values, or vanish.
+    Large,
+    /// Between 60 and 61: their mean is far from zero, and their variance small.
+    Far,
+    /// Few different ones, so that many are equal: small integers.
+    Few,
     /// Indices from 0 up to and without this.
     Below(i64),
+    /// Indices of that many elements that may count from the end: from minus that up to and without it.
+    Within(i64),
+}
+
+impl Fill {
+    /// Whether any number will do, so that other nodes may give it.
+    pub(crate) fn is_free(self) -> bool {
+        !matches!(self, Fill::Below(_) | Fill::Within(_))
+    }
 }
 
 /// An input of a model.
@@ -44,11 +63,46 @@ pub struct Model {
     pub(crate) ops: Vec<(String, String)>,
     /// Nodes that stand in front of what the model is about, by name.
     pub(crate) front: Vec<String>,
+    /// Whether constants were made for one size of what the model leaves open.
+    pub(crate) is_for_one_size: bool,
+    /// Whether its values lose bits in any arithmetic of their type: their differences are small beside them.
+    pub(crate) is_coarse: bool,
+    /// Inputs and constants as texts, by name.
+    types: HashMap<String, String>,
+    /// Nodes as texts.
+    nodes: Vec<String>,
 }
 
 /// The name of the node that gives the value `output` first.
 fn node_name(output: &str) -> String {
     format!("make_{output}")
+}
+
+/// Most elements of a constant that stand in a text.
+const SHOWN: usize = 8;
+
+/// A constant's type, with its elements where they are few and say where something is: shapes, axes and indices.
+fn constant_text(tensor: &Tensor) -> String {
+    let sizes: Vec<_> = tensor.shape.iter().map(ToString::to_string).collect();
+    let ty = format!("constant {}[{}]", tensor.dtype, sizes.join("x"));
+    let elements = tensor.bytes.chunks_exact(8).map(|bytes| i64::from_le_bytes(bytes.try_into().unwrap_or_default()));
+    let elements: Vec<_> = elements.map(|value| value.to_string()).collect();
+    let is_short = tensor.dtype == DType::I64 && elements.len() <= SHOWN;
+    if is_short { format!("{ty} {{{}}}", elements.join(",")) } else { ty }
+}
+
+/// An attribute's value as a text; of what is large, its kind.
+fn short(value: &Attribute) -> String {
+    let joined = |texts: Vec<String>| texts.join(",");
+    match value {
+        Attribute::Int(value) => value.to_string(),
+        Attribute::Float(value) => value.to_string(),
+        Attribute::String(value) => value.clone(),
+        Attribute::Ints(values) => joined(values.iter().map(ToString::to_string).collect()),
+        Attribute::Floats(values) => joined(values.iter().map(ToString::to_string).collect()),
+        Attribute::Strings(values) => joined(values.clone()),
+        _ => "...".into(),
+    }
 }
 
 impl Model {
@@ -59,12 +113,16 @@ impl Model {
             *first = Dim::Symbolic("batch".into());
         }
         self.file.graph.input.push(value(name, to_onnx(dtype), Some(&dims)));
+        let sizes: Vec<_> = dims.iter().map(ToString::to_string).collect();
+        self.types.insert(name.to_owned(), format!("{dtype}[{}]", sizes.join("x")));
         self.inputs.push(Input { name: name.to_owned(), fill });
     }
 
     /// Adds a constant.
-    pub fn constant(&mut self, name: &str, Tensor { dtype, shape, bytes }: Tensor) {
-        self.file.graph.initializer.push(tensor(name, to_onnx(dtype), &shape, bytes));
+    pub fn constant(&mut self, name: &str, tensor: Tensor) {
+        self.types.insert(name.to_owned(), constant_text(&tensor));
+        let Tensor { dtype, shape, bytes } = tensor;
+        self.file.graph.initializer.push(write::tensor(name, to_onnx(dtype), &shape, bytes));
     }
 
     /// Imports that version of the operators of a domain, if the model imports none of them yet.
@@ -86,11 +144,20 @@ impl Model {
     ) {
         self.import(domain, 1);
         self.ops.push((domain.to_owned(), op.to_owned()));
+        self.nodes.push(self.node_text(op, &inputs, &outputs, attributes));
         let name = outputs.first().map(|name| node_name(name)).unwrap_or_default();
         self.file.graph.node.push(NodeProto {
             attribute: attributes.iter().map(|(name, value)| attribute(name, value)).collect(),
             ..node(&name, (domain, op), inputs, outputs)
         });
+    }
+
+    fn node_text(&self, op: &str, inputs: &[String], outputs: &[String], attributes: &[(String, Attribute)]) -> String {
+        let typed = |name: &String| self.types.get(name).map_or_else(|| name.clone(), |ty| format!("{name}: {ty}"));
+        let inputs: Vec<_> = inputs.iter().map(typed).collect();
+        let attributes: String = attributes.iter().map(|(name, value)| format!(" {name}={}", short(value))).collect();
+        let output = outputs.first().map(String::as_str).unwrap_or_default();
+        format!("{output} = {op}({}){attributes}", inputs.join(", "))
     }
 
     /// Says that the node that gives the value `output` first is not what the model is about.
@@ -101,6 +168,11 @@ impl Model {
     /// Adds an output. Core infers what it is.
     pub fn output(&mut self, name: &str, dtype: DType) {
         self.file.graph.output.push(value(name, to_onnx(dtype), None));
+    }
+
+    /// The nodes as a line of text, with the types of what they read.
+    pub(crate) fn text(&self) -> String {
+        self.nodes.join("; ")
     }
 
     /// The file.

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use byoc_core::diagnostic::Result;
 use byoc_core::plugin::{Registry, SearchPath, Selected};
-use byoc_plugin_api::{Backend, Description, Expr, OptionKind, OptionSpec, Options, Pattern};
+use byoc_plugin_api::{Backend, Description, Expr, Operator, OptionKind, OptionSpec, Options, Pattern, closest};
 
 use crate::report::{Step, fail, one_line};
+use crate::usage;
 
 /// Opens the plugin file and nothing else, in this process: the kit has one of its own for that.
 pub(crate) fn open(file: &Path) -> Result<Registry> {
@@ -19,6 +20,9 @@ pub(crate) fn describe(file: &Path, selected: &Selected) -> Step {
     let again = open(file).and_then(|registry| registry.get(&first.name).cloned()).or_else(fail)?;
     if again.description != *first {
         return fail("describe gives another answer the second time");
+    }
+    for field in selected.registered.backend.unknown_fields() {
+        usage::note(format!("describe has the field '{field}', which this byoc does not know"));
     }
     let Description { version, summary, .. } = first;
     for (what, text) in [("version", version), ("summary", summary)] {
@@ -77,6 +81,31 @@ pub(crate) fn choices(selected: &Selected) -> Step {
         }
     }
     Ok(())
+}
+
+/// What is wrong with the operators of a pattern: those of ONNX's own that nobody knows, and those that never come by
+/// themselves.
+pub(crate) fn unknown_operator(expr: &Expr, own: &[Operator]) -> Option<String> {
+    let (ops, operands) = match expr {
+        Expr::Any { .. } | Expr::Dequantized { .. } => return None,
+        Expr::Or(alternatives) => return alternatives.iter().find_map(|expr| unknown_operator(expr, own)),
+        Expr::Node { ops, operands, .. } => (ops, operands),
+    };
+    let known: Vec<&str> = byoc_core::ops::OPS.iter().filter(|def| def.domain.is_empty()).map(|def| def.name).collect();
+    let wrong = |(domain, op): &(String, String)| {
+        if own.iter().any(|own| own.domain == *domain && own.name == *op) || byoc_core::ops::find(domain, op).is_some()
+        {
+            return None;
+        }
+        let hint = closest(op, known.iter().copied()).map(|near| format!(", did you mean {near}?")).unwrap_or_default();
+        domain.is_empty().then(|| match byoc_core::onnx::functions::is_function(domain, op) {
+            true => {
+                format!("{op} is expanded before patterns are matched, unless the backend has it among its operators")
+            }
+            false => format!("nobody knows the operator {op}{hint}"),
+        })
+    };
+    ops.iter().find_map(wrong).or_else(|| operands.iter().find_map(|expr| unknown_operator(expr, own)))
 }
 
 /// The patterns, parsed. The same options give the same patterns.

@@ -2,10 +2,14 @@
 //! a wanted type and shape.
 
 mod layers;
+mod sweeps;
 
 use byoc_core::ops::Like;
 use byoc_core::ops::attributes::Default as Missing;
 use byoc_plugin_api::{Attribute, AttributeKind, AttributeTensor, DType, Operator, to_hex};
+
+pub(crate) use self::sweeps::{Swept, sweep};
+use crate::onnx::Fill;
 
 /// What a tensor is to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,14 +21,8 @@ pub(crate) struct Wish {
 /// What an operand of a node has to be.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Operand {
-    /// Any values.
-    Any(Wish),
-    /// Values that are finite even where others are not: what is multiplied with padding, which some kernels leave out.
-    Finite(Wish),
-    /// Values above zero.
-    Positive(Wish),
-    /// Indices below a limit.
-    Below(i64, Vec<usize>),
+    /// A tensor of values like these.
+    Tensor(Wish, Fill),
     /// These integers: shapes, axes and the like are constants of the model whatever the pattern says.
     Ints(Vec<i64>, Vec<usize>),
     /// This number, as a constant without dimensions.
@@ -52,7 +50,16 @@ const INNER: usize = 6;
 const CHANNELS: usize = 3;
 
 fn any(dtype: DType, shape: &[usize]) -> Operand {
-    Operand::Any(Wish { dtype, shape: shape.to_vec() })
+    filled(dtype, shape, Fill::Any)
+}
+
+fn filled(dtype: DType, shape: &[usize], fill: Fill) -> Operand {
+    Operand::Tensor(Wish { dtype, shape: shape.to_vec() }, fill)
+}
+
+/// Indices below a limit.
+fn below(limit: usize, shape: &[usize]) -> Operand {
+    filled(DType::I64, shape, Fill::Below(limit as i64))
 }
 
 fn recipe(operands: Vec<Operand>, needed: usize) -> Option<Recipe> {
@@ -111,7 +118,7 @@ pub(crate) fn custom(operator: &Operator, wish: &Wish) -> Recipe {
     };
     let required = operator.attributes.iter().filter(|attribute| attribute.required);
     Recipe {
-        operands: vec![Operand::Any(wish.clone()); count],
+        operands: vec![Operand::Tensor(wish.clone(), Fill::Any); count],
         needed: operator.inputs,
         attributes: required.map(|found| (found.name.clone(), attribute(found.kind))).collect(),
         more_outputs: 0,
@@ -123,11 +130,11 @@ fn elementwise(op: &str, Wish { dtype, shape }: &Wish, broadcast: bool) -> Optio
     let second = if broadcast { &shape[shape.len().saturating_sub(1)..] } else { shape };
     let pair = |dtype| recipe(vec![any(dtype, shape), any(dtype, second)], 2);
     match op {
-        "Log" | "Sqrt" => recipe(vec![Operand::Positive(Wish { dtype: *dtype, shape: shape.clone() })], 1),
+        "Log" | "Sqrt" => recipe(vec![filled(*dtype, shape, Fill::Positive)], 1),
         "Clip" => recipe(vec![any(*dtype, shape), Operand::Number(0.0, *dtype), Operand::Number(1.0, *dtype)], 1),
         "Add" | "Sub" | "Mul" | "Max" | "Min" | "Sum" => pair(*dtype),
         "Div" | "Mod" | "Pow" => {
-            let positive = |shape: &[usize]| Operand::Positive(Wish { dtype: *dtype, shape: shape.to_vec() });
+            let positive = |shape: &[usize]| filled(*dtype, shape, Fill::Positive);
             let float = [("fmod", Attribute::Int(1))];
             let attributes = if op == "Mod" && dtype.is_float() { &float[..] } else { &[] };
             with(vec![positive(shape), positive(second)], 2, attributes)
@@ -182,7 +189,7 @@ fn linear(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
         ("Conv", &[batch, channels, height, width]) => with(
             vec![
                 any(*dtype, &[batch, CHANNELS, height, width]),
-                Operand::Finite(Wish { dtype: *dtype, shape: vec![channels, CHANNELS, 3, 3] }),
+                filled(*dtype, &[channels, CHANNELS, 3, 3], Fill::Finite),
                 any(*dtype, &[channels]),
             ],
             2,
@@ -217,7 +224,7 @@ fn normal(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
     match (op, shape.as_slice()) {
         ("BatchNormalization", [_, channels, ..]) => {
             let list = || any(*dtype, &[*channels]);
-            let variance = Operand::Positive(Wish { dtype: *dtype, shape: vec![*channels] });
+            let variance = filled(*dtype, &[*channels], Fill::Positive);
             recipe(vec![any(*dtype, shape), list(), list(), list(), variance], 5)
         }
         ("LayerNormalization", _) => recipe(vec![any(*dtype, shape), scale(), scale()], 2),
@@ -243,7 +250,7 @@ fn reduction(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
         "ReduceL1" | "ReduceL2" | "ReduceMax" | "ReduceMean" | "ReduceMin" | "ReduceProd" | "ReduceSum"
         | "ReduceSumSquare" | "ReduceLogSumExp" => with(vec![any(*dtype, &longer), ints(&[-1])], 2, &[flat]),
         "ReduceLogSum" => {
-            let positive = Operand::Positive(Wish { dtype: *dtype, shape: longer });
+            let positive = filled(*dtype, &longer, Fill::Positive);
             with(vec![positive, ints(&[-1])], 2, &[flat])
         }
         "ArgMax" | "ArgMin" if *dtype == DType::I64 => {
@@ -303,7 +310,7 @@ fn movement(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
 /// Quantisation, and products of integers.
 fn quantised(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
     let one = |dtype| any(dtype, &[]);
-    let scale = || Operand::Positive(Wish { dtype: DType::F32, shape: Vec::new() });
+    let scale = || filled(DType::F32, &[], Fill::Positive);
     let window = [("kernel_shape", Attribute::Ints(vec![3, 3])), ("pads", Attribute::Ints(vec![1, 1, 1, 1]))];
     match (op, shape.as_slice()) {
         ("QuantizeLinear", _) if matches!(dtype, DType::I8 | DType::U8) => {
@@ -339,21 +346,15 @@ fn quantised(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
 fn selection(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
     let data = |shape: &[usize]| any(*dtype, shape);
     match (op, shape.as_slice()) {
-        ("Gather", [rows, rest @ ..]) => {
-            recipe(vec![data(&[&[INNER], rest].concat()), Operand::Below(INNER as i64, vec![*rows])], 2)
-        }
-        ("GatherElements", [_, rest @ ..]) => {
-            recipe(vec![data(&[&[INNER], rest].concat()), Operand::Below(INNER as i64, shape.clone())], 2)
-        }
-        ("GatherND", [rows, rest @ ..]) => {
-            recipe(vec![data(&[&[INNER], rest].concat()), Operand::Below(INNER as i64, vec![*rows, 1])], 2)
-        }
+        ("Gather", [rows, rest @ ..]) => recipe(vec![data(&[&[INNER], rest].concat()), below(INNER, &[*rows])], 2),
+        ("GatherElements", [_, rest @ ..]) => recipe(vec![data(&[&[INNER], rest].concat()), below(INNER, shape)], 2),
+        ("GatherND", [rows, rest @ ..]) => recipe(vec![data(&[&[INNER], rest].concat()), below(INNER, &[*rows, 1])], 2),
         ("ScatterND", [rows, rest @ ..]) if *rows > 0 => {
             recipe(vec![data(shape), Operand::Ints(vec![0], vec![1, 1]), data(&[&[1], rest].concat())], 3)
         }
         ("ScatterElements", [rows, rest @ ..]) if *rows > 0 => {
             let one = [&[1], rest].concat();
-            recipe(vec![data(shape), Operand::Below(*rows as i64, one.clone()), data(&one)], 3)
+            recipe(vec![data(shape), below(*rows, &one), data(&one)], 3)
         }
         ("TopK", [.., size]) => recipe(vec![data(&last(shape, size + 2)), ints(&[*size as i64])], 2),
         ("OneHot", &[.., size]) if size > 0 => {

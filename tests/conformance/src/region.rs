@@ -81,6 +81,12 @@ impl ClaimSink for Collector {
 }
 
 impl Taken {
+    /// Whether it has an operator that a backend brings, and that is no function of ONNX's specification.
+    pub(crate) fn is_only_its_own(&self) -> bool {
+        let is_function = |domain: &str, op: &str| byoc_core::onnx::functions::is_function(domain, op);
+        self.region.nodes.iter().any(|node| node.version.is_some() && !is_function(&node.domain, &node.op))
+    }
+
     /// Whether it has an operator that a backend brings.
     pub(crate) fn is_custom(&self) -> bool {
         self.region.nodes.iter().any(|node| node.version.is_some())

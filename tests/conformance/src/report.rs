@@ -38,9 +38,15 @@ pub struct Case {
     pub name: String,
     /// How it ended.
     pub result: Tag,
+    /// What is no failure and worth knowing, a line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Why, where it did not simply pass. One line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The model that it failed on, as small as one was found, in a line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// Wall time of the case, in seconds.
     pub seconds: f64,
     /// Shortest wall time of one `run`, in seconds, where the case measured it.
@@ -60,6 +66,30 @@ pub struct Report {
     pub refused: bool,
     /// The cases.
     pub cases: Vec<Case>,
+    /// What is no failure and worth knowing, a line each.
+    pub notes: Vec<String>,
+    /// Backend and name of cases that had nothing to say.
+    #[serde(skip)]
+    pub(crate) skipped: Vec<(String, String)>,
+}
+
+impl Case {
+    /// A case without times.
+    pub(crate) fn of(backend: &str, name: &str, result: Tag, reason: String) -> Case {
+        let (backend, name) = (backend.to_owned(), name.to_owned());
+        let (notes, reason) = (Vec::new(), Some(one_line(&reason)));
+        Case {
+            backend,
+            name,
+            result,
+            notes,
+            reason,
+            model: None,
+            seconds: 0.0,
+            seconds_per_call: None,
+            peak_bytes: None,
+        }
+    }
 }
 
 impl Report {
@@ -81,6 +111,8 @@ pub(crate) enum Verdict {
     Pass(Option<Duration>),
     /// It failed.
     Fail(String),
+    /// It failed, on a model that is given as a text.
+    FailOn { reason: String, model: String },
     /// It cannot be asked of this backend.
     Unsupported(String),
     /// It says nothing that an earlier case has not said.

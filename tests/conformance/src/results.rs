@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use byoc_core::plugin::Settings;
-use byoc_core::runtime::{LoadOptions, Session};
 use byoc_plugin_api::{Backend, Claim, DType};
 
+use crate::artifact;
 use crate::bench::{Bench, Prepared, Source};
 use crate::claims::{generate, generated};
 use crate::data;
@@ -15,11 +14,10 @@ use crate::onnx::Fill;
 use crate::region::{self, Generated, Loaded, Taken};
 use crate::report::{Step, Verdict, fail};
 use crate::tensor::Tensor;
+use crate::usage;
 
 /// Outputs hold this before the first and before the second run: a byte that is not written differs.
 const POISON: [u8; 2] = [0xAA, 0xFF];
-/// The size of dimensions that the model leaves open: that of the symbolic samples.
-const SYMBOLIC: usize = 3;
 /// How long runs are repeated to find the shortest.
 const MEASURED: Duration = Duration::from_millis(3);
 
@@ -34,15 +32,37 @@ struct Question {
 /// Ordinary inputs. Where a backend chooses ranges, a region that reads inner values of the model is for [`artifact`] to
 /// compare: what was observed of them comes from the nodes before it.
 pub(crate) fn run(bench: &Bench, source: &Source, prepared: &Prepared) -> Step<Duration> {
+    all(bench, source, prepared, Watch::Yes)
+}
+
+/// Whether a run is timed and its memory is watched, which takes some runs more.
+#[derive(Clone, Copy, PartialEq)]
+enum Watch {
+    Yes,
+    No,
+}
+
+fn all(bench: &Bench, source: &Source, prepared: &Prepared, watch: Watch) -> Step<Duration> {
     let mut shortest = Duration::ZERO;
     let mut compared = false;
     for taken in &prepared.taken {
         let question = ask(bench, source, taken, ordinary)?;
         compared |= question.compared;
         let generated = generated(bench, taken)?;
-        shortest += answer(bench, source, taken, &generated, Layout::Plain, &question)?;
+        shortest += answer(bench, source, taken, &generated, (Layout::Plain, watch), &question)?;
     }
     if compared { Ok(shortest) } else { Err(Verdict::Skip) }
+}
+
+/// Everything that tells whether the backend computes the right thing, in one case.
+pub(crate) fn swept(bench: &Bench, source: &Source, prepared: &Prepared) -> Step<Duration> {
+    crate::claims::check(bench, source, prepared)?;
+    crate::claims::codegen(bench, source, prepared)?;
+    if prepared.is_custom() && !prepared.is_only_its_own() {
+        // A function has no kernel of its own to compare with, but the whole model has those of its body.
+        artifact::artifact(bench, source, prepared)?;
+    }
+    all(bench, source, prepared, Watch::No)
 }
 
 /// NaN, infinities, negative zero and numbers at the ends of the range, in inputs that no more than their element is
@@ -59,7 +79,7 @@ pub(crate) fn special(bench: &Bench, source: &Source, prepared: &Prepared) -> St
         })?;
         let question = Question { compared: !bench.is_calibrated(), ..question };
         let generated = generated(bench, taken)?;
-        answer(bench, source, taken, &generated, Layout::Plain, &question)?;
+        answer(bench, source, taken, &generated, (Layout::Plain, Watch::No), &question)?;
     }
     Ok(())
 }
@@ -78,7 +98,7 @@ pub(crate) fn layouts(bench: &Bench, source: &Source, prepared: &Prepared) -> St
                 other => other,
             };
             let generated = generate(bench, taken, before).map_err(told)?;
-            answer(bench, source, taken, &generated, after, &question).map_err(told)?;
+            answer(bench, source, taken, &generated, (after, Watch::No), &question).map_err(told)?;
         }
     }
     Ok(())
@@ -95,7 +115,7 @@ pub(crate) fn shared(bench: &Bench, source: &Source, prepared: &Prepared) -> Ste
         let question = ask(bench, source, taken, ordinary)?;
         let taken = taken.shared();
         let generated = generate(bench, &taken, Layout::Plain)?;
-        answer(bench, source, &taken, &generated, Layout::Transposed, &question)?;
+        answer(bench, source, &taken, &generated, (Layout::Transposed, Watch::No), &question)?;
         let packed = generated.claims.iter().find(|claimed| matches!(claimed.claim, Claim::Packed(_)));
         kept = kept.or(packed.map(|claimed| claimed.id));
     }
@@ -129,46 +149,7 @@ pub(crate) fn together(bench: &Bench, source: &Source, prepared: &Prepared) -> S
     Ok(())
 }
 
-/// The whole way: an artifact on disk, mapped, beside the model compiled for the reference.
-pub(crate) fn artifact(bench: &Bench, source: &Source, prepared: &Prepared) -> Step {
-    bench.device.domain()?;
-    let paths = ["model.byoc", "reference.byoc"].map(|name| bench.folder.join(name));
-    let registry = bench.compile(source, &paths[0]).or_else(fail)?;
-    let found = session(&paths[0], &registry, source, &bench.run_settings).or_else(fail)?;
-    if prepared.is_custom() {
-        return Ok(());
-    }
-    let reference = bench.compile_reference(source, &paths[1]).map_err(no_reference)?;
-    let expected = session(&paths[1], &reference, source, &bench.run_settings).map_err(no_reference)?;
-    for ((name, found), (_, expected)) in found.iter().zip(&expected) {
-        judge(bench, source, found, expected).or_else(|reason| fail(format!("output '{name}': {reason}")))?;
-    }
-    Ok(())
-}
-
-/// Runs an artifact; its outputs by name.
-fn session(
-    path: &std::path::Path,
-    registry: &byoc_core::plugin::Registry,
-    source: &Source,
-    run_options: &Settings,
-) -> byoc_core::diagnostic::Result<Vec<(String, Tensor)>> {
-    let options = LoadOptions { threads: 2, run_options: run_options.clone(), ..LoadOptions::default() };
-    let mut session = Session::open(path, registry, &options)?;
-    let ports = session.inputs();
-    let inputs = ports.iter().map(|port| {
-        let sizes: Vec<_> = port.shape.iter().map(|size| size.fixed().unwrap_or(SYMBOLIC) as i64).collect();
-        data::random(port.dtype, &sizes, source.fill(&port.name), &port.name)
-    });
-    let inputs: Vec<_> = inputs.collect();
-    let borrowed: Vec<_> = inputs.iter().map(Tensor::borrowed).collect();
-    let views: Vec<_> = borrowed.iter().map(|tensor| tensor.view()).collect();
-    session.run(&views)?;
-    let ports = session.outputs();
-    ports.iter().enumerate().map(|(index, port)| Ok((port.name.clone(), Tensor::of(&session.output(index)?)))).collect()
-}
-
-fn no_reference(error: impl std::fmt::Display) -> Verdict {
+pub(crate) fn no_reference(error: impl std::fmt::Display) -> Verdict {
     Verdict::Unsupported(format!("there are no reference kernels to compare with: {error}"))
 }
 
@@ -224,13 +205,13 @@ fn outputs(taken: &Taken, poison: u8) -> Step<Vec<Placed>> {
     Ok(types.iter().map(|(dtype, shape)| Placed::output(*dtype, shape, poison)).collect())
 }
 
-/// Loads and runs twice, and looks at everything that may have changed. The shortest time of a run.
+/// Loads and runs twice, and looks at everything that may have changed. The shortest time of a run, where that is watched.
 fn answer(
     bench: &Bench,
     source: &Source,
     taken: &Taken,
     generated: &Generated,
-    layout: Layout,
+    (layout, watch): (Layout, Watch),
     question: &Question,
 ) -> Step<Duration> {
     let bound = region::bind(taken, generated, layout);
@@ -249,7 +230,13 @@ fn answer(
         return fail(format!("byte {at} of output '{name}' {what}"));
     }
     compare(bench, source, taken, &first, question)?;
-    let shortest = measure(&mut loaded, &inputs, taken)?;
+    let mut shortest = Duration::ZERO;
+    if watch == Watch::Yes {
+        shortest = measure(&mut loaded, &inputs, taken)?;
+        let mut outputs = outputs(taken, POISON[0])?;
+        let run = || region::run(&mut loaded, &inputs, &mut outputs).map(drop);
+        usage::watch(run).or_else(|error| fail(format!("run fails: {error}")))?;
+    }
     drop(loaded);
     if bound.iter().zip(&before).any(|(bound, before)| bound.placed.all() != before) {
         return fail("a constant was written to");
@@ -276,7 +263,8 @@ fn compare(bench: &Bench, source: &Source, taken: &Taken, found: &[Placed], ques
     let outputs = taken.region.outputs.iter().zip(found).zip(&question.expected).filter(|_| question.compared);
     for ((&value, found), expected) in outputs {
         let name = &taken.region.values[value].name;
-        judge(bench, source, &found.tensor(), expected).or_else(|reason| fail(format!("output '{name}': {reason}")))?;
+        judge(bench, source, bench.allowance(taken), &found.tensor(), expected)
+            .or_else(|reason| fail(format!("output '{name}': {reason}")))?;
     }
     Ok(())
 }

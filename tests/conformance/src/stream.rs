@@ -15,7 +15,7 @@ pub(crate) enum Event {
     /// The case ended.
     End(Case),
     /// The case says nothing new.
-    Skip,
+    Skip { backend: String, name: String },
     /// The plugin was refused; nothing follows.
     Refused,
     /// The settings do not fit the plugin.

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::{Group, end_process, end_with_parent, limit_memory};
 
-use crate::report::{Case, Report, Tag};
+use crate::report::{Case, Report, Tag, one_line};
 use crate::stream::Event;
-use crate::{Settings, cases};
+use crate::{Settings, cases, concluded};
 
 /// After this many crashes, of which a hang counts for several, the rest is left out: the plugin is not fit to be tested.
 const MOST_CRASHES: usize = 40;
@@ -52,10 +52,14 @@ pub fn supervise(
     };
     let (mut from, mut crashes) = (0, 0);
     while crashes < MOST_CRASHES {
-        let mut watched = Watched::start(command(from))?;
+        let mut watched = Watched::start(command(from), settings.memory)?;
         let ending = watched.follow(limit, &mut |case| note(&mut report, case));
+        report.skipped.append(&mut watched.skipped);
+        if let (Some(line), false) = (&watched.printed, report.notes.iter().any(|note| note.starts_with(PRINTS))) {
+            report.notes.push(format!("{PRINTS}: '{}'", one_line(line)));
+        }
         match ending {
-            Ending::Done => return Ok(report),
+            Ending::Done => return Ok(concluded(settings, report)),
             Ending::Refused => {
                 report.refused = true;
                 return Ok(report);
@@ -66,19 +70,15 @@ pub fn supervise(
                 report.refused |= case.name == "handshake";
                 crashes += if case.seconds >= limit.as_secs_f64() { CRASHES_A_HANG } else { 1 };
                 note(&mut report, case);
-                if after == usize::MAX {
+                if after == usize::MAX || (settings.choice.fail_fast && report.failures().count() > 0) {
                     return Ok(report);
                 }
                 from = after;
             }
         }
     }
-    let reason = Some("after this many crashes the remaining cases were left out".to_owned());
-    let (backend, name) = (String::new(), "remaining cases".to_owned());
-    note(
-        &mut report,
-        Case { backend, name, result: Tag::Fail, reason, seconds: 0.0, seconds_per_call: None, peak_bytes: None },
-    );
+    let reason = "after this many crashes the remaining cases were left out".to_owned();
+    note(&mut report, Case::of("", "remaining cases", Tag::Fail, reason));
     Ok(report)
 }
 
@@ -92,6 +92,9 @@ enum Ending {
     Stopped(Diagnostic),
 }
 
+/// What is said of a plugin that prints. Where it runs, its lines would be among the results.
+const PRINTS: &str = "the plugin prints to the standard output";
+
 /// Longest line that is taken: what a plugin prints may have no end.
 const LONGEST_LINE: u64 = 1 << 20;
 
@@ -100,10 +103,16 @@ struct Watched {
     /// Ends what the plugin started once the child has ended: it would keep the pipe open.
     ended: Option<JoinHandle<()>>,
     lines: Receiver<String>,
+    /// Backend and name of cases that had nothing to say.
+    skipped: Vec<(String, String)>,
+    /// Bytes that it may have; 0 for any number.
+    memory: u64,
+    /// The first line that is none of an event's: the plugin prints.
+    printed: Option<String>,
 }
 
 impl Watched {
-    fn start(mut command: Command) -> Result<Watched> {
+    fn start(mut command: Command, memory: u64) -> Result<Watched> {
         let program = command.get_program().display().to_string();
         let failed = |error| Diagnostic::new(Code::Io, format!("cannot run '{program}': {error}"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
@@ -129,24 +138,34 @@ impl Watched {
                 }
             });
         }
-        Ok(Watched { child, ended: Some(ended), lines })
+        Ok(Watched { child, ended: Some(ended), lines, skipped: Vec::new(), memory, printed: None })
     }
 
     /// Hears of cases until the child ends, or is ended because a case takes too long.
     fn follow(&mut self, limit: Duration, note: &mut dyn FnMut(Case)) -> Ending {
         let mut running: Option<(String, String, usize)> = None;
+        let mut last = None;
         let mut finished = None;
         let mut since = Instant::now();
         loop {
             let line = self.lines.recv_timeout(limit.saturating_sub(since.elapsed()));
             match line.as_deref().map(Event::parse) {
-                Ok(None) => continue,
+                Ok(None) => {
+                    let text = line.as_deref().unwrap_or_default().trim();
+                    if !text.is_empty() && self.printed.is_none() {
+                        self.printed = Some(text.to_owned());
+                    }
+                    continue;
+                }
                 Ok(Some(Event::Start { after, backend, name })) => running = Some((backend, name, after)),
                 Ok(Some(Event::End(case))) => {
-                    running = None;
+                    last = running.take();
                     note(case);
                 }
-                Ok(Some(Event::Skip)) => running = None,
+                Ok(Some(Event::Skip { backend, name })) => {
+                    last = running.take();
+                    self.skipped.push((backend, name));
+                }
                 Ok(Some(Event::Done)) => finished = Some(Ending::Done),
                 Ok(Some(Event::Refused)) => finished = Some(Ending::Refused),
                 Ok(Some(Event::Stopped { code, message, hint })) => {
@@ -155,6 +174,9 @@ impl Watched {
                 }
                 Err(end) => {
                     let timed_out = *end == RecvTimeoutError::Timeout;
+                    // A crash between cases is the doing of the one before.
+                    let behind = last.map(|(backend, name, after)| (backend, format!("after {name}"), after));
+                    let running = if finished.is_none() { running.or(behind) } else { running };
                     return self.end(timed_out, limit, since.elapsed(), running, finished);
                 }
             }
@@ -180,7 +202,7 @@ impl Watched {
         let status = self.child.wait();
         let reason = match &status {
             _ if timed_out => format!("timed out after {} s", limit.as_secs()),
-            Ok(status) => ended(*status),
+            Ok(status) => ended(*status, self.memory),
             Err(error) => error.to_string(),
         };
         let (backend, name, after) = match (running, finished) {
@@ -193,25 +215,19 @@ impl Watched {
                 return Ending::Stopped(Diagnostic::new(Code::BackendFailed, message));
             }
         };
-        let seconds = elapsed.as_secs_f64();
-        let case = Case {
-            backend,
-            name,
-            result: Tag::Fail,
-            reason: Some(reason),
-            seconds,
-            seconds_per_call: None,
-            peak_bytes: None,
-        };
+        let case = Case { seconds: elapsed.as_secs_f64(), ..Case::of(&backend, &name, Tag::Fail, reason) };
         Ending::Crashed(case, after)
     }
 }
 
-/// How a process ended, as a reason.
-fn ended(status: ExitStatus) -> String {
+/// How a process ended, as a reason; `memory` is how many bytes it could have, if that was limited.
+fn ended(status: ExitStatus, memory: u64) -> String {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
-        return format!("crashed (signal {signal})");
+        // Those that end a process for want of memory.
+        let may_be_memory = memory > 0 && [libc::SIGABRT, libc::SIGKILL].contains(&signal);
+        let limit = if may_be_memory { format!(", with {} MiB of memory", memory >> 20) } else { String::new() };
+        return format!("crashed (signal {signal}{limit})");
     }
     match status.code() {
         Some(code) => format!("ended the process (exit code {code})"),

@@ -1,5 +1,6 @@
 //! How much memory a case takes: the highest resident size of this process while it runs, as Linux counts it.
 
+use std::cell::RefCell;
 use std::fs;
 
 /// Starts to count anew; the resident size now, in bytes. `None` where the system does not tell.
@@ -12,6 +13,59 @@ pub(crate) fn reset_peak() -> Option<u64> {
 /// The highest resident size since then, in bytes.
 pub(crate) fn peak() -> Option<u64> {
     field("VmHWM:")
+}
+
+/// Runs that memory is watched over.
+const WATCHED_RUNS: usize = 12;
+/// Bytes that a run may take beside its tensors without a note.
+const MOST_BESIDE: u64 = 16 << 20;
+
+thread_local! {
+    /// What the case that runs now is to tell.
+    static NOTES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Notes what is no failure and worth knowing.
+pub(crate) fn note(text: String) {
+    NOTES.with_borrow_mut(|notes| notes.push(text));
+}
+
+/// What the case has to tell that ends now.
+pub(crate) fn take_notes() -> Vec<String> {
+    NOTES.take()
+}
+
+/// Runs several times, and notes what each run takes and does not give back, and what it takes at most.
+pub(crate) fn watch<E>(mut run: impl FnMut() -> Result<(), E>) -> Result<(), E> {
+    let mut kept = Vec::with_capacity(WATCHED_RUNS);
+    let before = reset_peak();
+    for _ in 0..WATCHED_RUNS {
+        let allocated = allocated();
+        run()?;
+        kept.push(self::allocated().saturating_sub(allocated));
+    }
+    let beside = peak().zip(before).map_or(0, |(peak, before)| peak.saturating_sub(before));
+    if let Some(&least) = kept.iter().min().filter(|&&least| least > 0) {
+        note(format!("each run keeps {least} bytes of memory or more"));
+    }
+    if beside > MOST_BESIDE {
+        note(format!("a run takes {} MiB of memory beside its tensors, and should allocate nothing", beside >> 20));
+    }
+    Ok(())
+}
+
+/// Bytes that this process has allocated and not given back, as far as the system's allocator counts them.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn allocated() -> usize {
+    // SAFETY: it only reads what the allocator counts.
+    let info = unsafe { libc::mallinfo2() };
+    info.uordblks + info.hblkhd
+}
+
+/// No allocator is asked here.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn allocated() -> usize {
+    0
 }
 
 fn field(name: &str) -> Option<u64> {

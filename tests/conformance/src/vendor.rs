@@ -12,8 +12,11 @@ use crate::bench::Source;
 use crate::data;
 use crate::judge::Allowed;
 use crate::onnx::{Fill, Model};
-use crate::report::{Case, Tag};
+use crate::report::{Case, Report, Tag};
 use crate::tensor::Tolerance;
+
+/// How the reason begins for which a case cannot be asked on this machine, whatever the backend says.
+pub(crate) const NOT_HERE: &str = "it cannot be asked here";
 
 /// A file as it is written.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -112,8 +115,16 @@ struct Expectation {
     case: String,
     /// The only backend it is about.
     backend: Option<String>,
-    result: Expected,
+    result: Option<Expected>,
+    /// What difference is allowed in its results.
+    tolerance: Option<Difference>,
     reason: Option<String>,
+}
+
+impl Expectation {
+    fn is_for(&self, backend: &str, case: &str) -> bool {
+        self.backend.as_ref().is_none_or(|name| name == backend) && (self.case == case || wildcard(&self.case, case))
+    }
 }
 
 /// The vendor's files.
@@ -121,6 +132,9 @@ struct Expectation {
 pub struct Vendor {
     /// Each case with the folder of its file.
     pub(crate) cases: Vec<(PathBuf, VendorCase)>,
+    /// What is expected of these.
+    of_cases: Vec<Expectation>,
+    /// What is expected of others.
     expectations: Vec<Expectation>,
 }
 
@@ -159,30 +173,52 @@ impl Vendor {
         }
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         for case in file.case {
-            if case.expect != Expected::Pass {
-                self.expectations.push(Expectation {
-                    case: case.name.clone(),
-                    backend: case.backend.clone(),
-                    result: case.expect,
-                    reason: case.reason.clone(),
-                });
-            }
+            self.of_cases.push(Expectation {
+                case: case.name.clone(),
+                backend: case.backend.clone(),
+                result: Some(case.expect),
+                tolerance: None,
+                reason: case.reason.clone(),
+            });
             self.cases.push((folder.clone(), case));
         }
         self.expectations.extend(file.expect);
         Ok(())
     }
 
+    /// What difference is allowed in the results of a case, where that is said.
+    pub(crate) fn allowed(&self, backend: &str, case: &str) -> Option<Allowed> {
+        let said = self.expectations.iter().filter(|it| it.is_for(backend, case)).find_map(|it| it.tolerance);
+        said.map(|difference| difference.allowed())
+    }
+
+    /// Whether a case of that name is the vendor's own.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.cases.iter().any(|(_, case)| case.name == name)
+    }
+
+    /// Names of cases that something is expected of, and that there are none of.
+    pub(crate) fn unmet(&self, report: &Report) -> Vec<String> {
+        let names = || report.cases.iter().map(|case| (&case.backend, &case.name));
+        let skipped = || report.skipped.iter().map(|(backend, name)| (backend, name));
+        let is_met = |it: &&Expectation| names().chain(skipped()).any(|(backend, name)| it.is_for(backend, name));
+        self.expectations.iter().filter(|it| !is_met(it)).map(|it| it.case.clone()).collect()
+    }
+
     /// What came of a case in the light of what was to come of it.
     pub(crate) fn settle(&self, case: Case) -> Case {
-        let is_for = |expectation: &&Expectation| {
-            expectation.backend.as_ref().is_none_or(|name| *name == case.backend)
-                && (expectation.case == case.name || wildcard(&expectation.case, &case.name))
-        };
-        let Some(expectation) = self.expectations.iter().find(is_for) else { return case };
+        let is_for = |it: &&Expectation| it.result.is_some() && it.is_for(&case.backend, &case.name);
+        let Some(expectation) = self.of_cases.iter().chain(&self.expectations).find(is_for) else { return case };
+        let Some(expected) = expectation.result else { return case };
         let found = case.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let why = expectation.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-        let (result, reason) = match (expectation.result, case.result) {
+        let (result, reason) = match (expected, case.result) {
+            (Expected::Pass, Tag::Unsupported) if case.reason.as_ref().is_some_and(|it| it.starts_with(NOT_HERE)) => {
+                return case;
+            }
+            (Expected::Pass, Tag::Unsupported) => {
+                (Tag::Fail, format!("expected to pass{why}, and it is unsupported{found}"))
+            }
             (Expected::Pass, _) => return case,
             (Expected::Fail, Tag::Fail) => (Tag::ExpectedFailure, format!("as expected{why}{found}")),
             (Expected::Fail, tag) => (Tag::Fail, format!("expected to fail{why}, but the result is {tag}{found}")),

@@ -47,6 +47,7 @@ const NAMES: &[(&str, &str)] = &[
     ("SIZED_VERSION", "BYOC_SIZED_VERSION"),
     ("STRINGS_VERSION", "BYOC_STRINGS_VERSION"),
     ("STEPS_VERSION", "BYOC_STEPS_VERSION"),
+    ("DEVICE_STEPS_VERSION", "BYOC_DEVICE_STEPS_VERSION"),
     ("ABI_VERSION", "BYOC_ABI_VERSION"),
     ("OK", "BYOC_OK"),
     ("FAILED", "BYOC_FAILED"),
@@ -126,6 +127,28 @@ fn c_and_cpp_compilers_take_it_without_a_warning() {
     }
 }
 
+/// The readers and writers of JSON, numbers and sizes that a vendor copies, against a program of checks; under the sanitizers of
+/// the compiler as well.
+#[test]
+fn what_c_reads_and_writes_is_right() {
+    let folder = places::temporary();
+    let (source, program) = (places::checkout().join("tests/plugins/c/json_check.c"), folder.path().join("check"));
+    let sanitized = ["-std=c99", "-pedantic", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    let present = |compiler: &str| Command::new(compiler).arg("--version").output().is_ok();
+    for (compiler, arguments) in COMPILERS.iter().copied().chain([("cc", &sanitized[..])]) {
+        if !present(compiler) {
+            continue;
+        }
+        let mut command = Command::new(compiler);
+        command.args(arguments).args(["-Wall", "-Wextra", "-Werror", "-O1", "-I"]);
+        command.arg(places::checkout().join("plugin-api/include")).arg(&source).arg("-o").arg(&program);
+        let compiled = outcome(&mut command);
+        assert_eq!((compiled.code, compiled.stderr.as_str()), (Some(0), ""), "{compiler} {arguments:?}");
+        let ran = outcome(&mut Command::new(&program));
+        assert!(ran.code == Some(0) && ran.stdout.starts_with("all tests pass"), "{compiler} {arguments:?}: {ran:?}");
+    }
+}
+
 /// Sizes and offsets on this side, for the C compiler to compare with its own.
 #[test]
 fn both_sides_lay_out_the_same() {
@@ -183,7 +206,7 @@ fn a_plugin_in_c_is_a_plugin() {
 fn broken_tables_are_refused() {
     let source = String::from_utf8(places::read(&places::checkout().join("tests/plugins/c/matmul.c"))).expect("text");
     let cases = [
-        ("sizeof(byoc_table), count", "sizeof(byoc_table), 0", "function 1 of its byoc_plugin_table is null"),
+        ("sizeof(byoc_table), count", "sizeof(byoc_table), 0", "the function 'count' of its byoc_plugin_table is null"),
         ("sizeof(byoc_table), count", "16, count", "its byoc_plugin_table has 16 bytes, and 56 are needed"),
     ];
     let folder = Folder::empty();

@@ -101,7 +101,7 @@ const MATRIX: &[(&str, Build, Outcome)] = &[
         |folder| c_plugin(folder, "shorter", C_SHORTER),
         Refused(
             "[B301] '{file}' cannot be loaded as a plugin: its byoc_plugin_table has 48 bytes, and 56 are needed\n  \
-             hint: A plugin is a dynamic library that ends with export_plugin!",
+             hint: In Rust a plugin ends with export_plugin!; in C it defines byoc_plugin_info and byoc_plugin_table, as byoc_plugin.h says",
         ),
     ),
     (

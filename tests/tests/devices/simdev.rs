@@ -9,13 +9,14 @@ use std::process::Command;
 use self::bench::{Bench, add, bytes, chain, floats, matmul, relu};
 use byoc_plugin_api::{Backend, DevicePlan, DeviceTensor, Domain, Error};
 use byoc_tests::places;
+use byoc_tests::program::without_places;
 
 /// The message of what must have failed.
 #[track_caller]
 fn message<T>(result: Result<T, Error>) -> String {
     match result {
         Ok(_) => panic!("it went well"),
-        Err(error) => error.message,
+        Err(error) => without_places(&error.message),
     }
 }
 

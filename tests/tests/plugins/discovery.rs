@@ -152,7 +152,7 @@ fn a_manifest_is_read_before_the_file_is_opened() {
             false,
             3,
             "[B301] '{file}' cannot be loaded as a plugin: its section .byoc is not a manifest: key must be a string at line 1 column 2\n  \
-             hint: A plugin is a dynamic library that ends with export_plugin!",
+             hint: A plugin is a dynamic library; byoc plugin new writes one to start from",
         ),
         (
             "other_name",
@@ -225,7 +225,7 @@ fn the_list_says_what_became_of_each_file() {
     let (list, _) = run(&folder, &mut byoc(&arguments));
     let ending = format!(
         "shadowed: 'cmatmul' from {0}, by an earlier one of the same name\n\
-         refused: [B301] '{1}' cannot be loaded as a plugin: {1}: file too short. A plugin is a dynamic library that ends with export_plugin!\n",
+         refused: [B301] '{1}' cannot be loaded as a plugin: {1}: file too short. A plugin is a dynamic library; byoc plugin new writes one to start from\n",
         text(&second),
         text(&third)
     );
@@ -270,7 +270,7 @@ fn files_are_listed_without_opening_them() {
     assert_eq!(rows[3], ["?", "?", "?", "?", text(&broken)], "{}", list.stdout);
     let refused = format!(
         "refused: [B301] '{}' cannot be loaded as a plugin: it is not a regular file. \
-         A plugin is a dynamic library that ends with export_plugin!\n",
+         A plugin is a dynamic library; byoc plugin new writes one to start from\n",
         text(&pipe)
     );
     assert!(list.stdout.ends_with(&refused), "{}", list.stdout);

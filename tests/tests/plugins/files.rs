@@ -41,13 +41,15 @@ fn of_abi(version: u32) -> Vec<u8> {
 fn files_that_are_no_plugins_are_refused_in_one_line() {
     let template = places::read(&places::plugin("template"));
     let cannot = "[B301] '{file}' cannot be loaded as a plugin: ";
-    let hint = "\n  hint: A plugin is a dynamic library that ends with export_plugin!";
+    let hint = "\n  hint: A plugin is a dynamic library; byoc plugin new writes one to start from";
+    let symbols = "\n  hint: In Rust a plugin ends with export_plugin!; in C it defines byoc_plugin_info and byoc_plugin_table, as \
+                   byoc_plugin.h says";
     let cases: [(&str, Option<Vec<u8>>, String); 8] = [
-        ("missing", None, format!("{cannot}No such file or directory (os error 2){hint}")),
+        ("missing", None, format!("{cannot}No such file or directory (os error 2)")),
         ("text", Some(b"not a library\n".to_vec()), format!("{cannot}{{file}}: file too short{hint}")),
         ("truncated", Some(template[..CUT].to_vec()), format!("{cannot}truncated ELF file: {CUT} bytes, its segments need ")),
-        ("no_symbol", Some(patched(b"byoc_plugin_info", b"byoc_plugin_inf_")), format!("{cannot}it has no symbol byoc_plugin_info{hint}")),
-        ("wrong_magic", Some(patched(MAGIC, b"acmeplug")), format!("{cannot}its symbol byoc_plugin_info is not what it should be{hint}")),
+        ("no_symbol", Some(patched(b"byoc_plugin_info", b"byoc_plugin_inf_")), format!("{cannot}it has no symbol byoc_plugin_info{symbols}")),
+        ("wrong_magic", Some(patched(MAGIC, b"acmeplug")), format!("{cannot}its symbol byoc_plugin_info is not what it should be{symbols}")),
         ("newer", Some(of_abi(3)), "[B302] '{file}': plugin 'byoc-template' 0.1.0 speaks ABI 3; this byoc speaks 1\n  hint: Update byoc, or install an older byoc-template".into()),
         ("older", Some(of_abi(0)), "[B302] '{file}': plugin 'byoc-template' 0.1.0 speaks ABI 0; this byoc speaks 1\n  hint: Install a newer byoc-template".into()),
         ("empty", Some(places::read(&places::plugin("empty"))), "[B305] '{file}' breaks the plugin contract: it registers no backend\n  hint: Report this to the plugin's maker".into()),

@@ -150,7 +150,7 @@ const CASES: &[Case] = &[
         new: "    (void)backend, (void)constants, (void)options;\n    throw 1;\n    if (reason)",
         verb: Verb::Compile,
         code: 5,
-        message: "[B307] backend 'cmatmul' crashed (signal 6) while generating byoc_main_cmatmul_0; the region is saved in \
+        message: "[B307] backend 'cmatmul' crashed (signal 6) while generating byoc_main_cmatmul_0; the region, with its weights, is saved in \
                   'byoc_main_cmatmul_0.repro.onnx'",
     },
 ];

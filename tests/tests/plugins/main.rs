@@ -1,6 +1,8 @@
 //! Plugins as files and processes: which are opened, what they are asked and told, and those that misbehave.
 
 mod calibration;
+mod code_versions;
+mod crashes;
 mod custom_operators;
 mod discovery;
 mod files;

@@ -93,8 +93,8 @@ fn no_worker_outlives_a_killed_host() {
 /// A crash is told of at once, and by its own name, whatever the plugin has started before.
 #[test]
 fn a_crash_is_seen_beside_helpers_that_live_on() {
-    let error = "error: [B307] backend 'cmatmul' crashed (signal 6) while generating byoc_main_cmatmul_0; the region is \
-                 saved in 'byoc_main_cmatmul_0.repro.onnx'\n  hint: Report this to the backend's maker; \
+    let error = "error: [B307] backend 'cmatmul' crashed (signal 6) while generating byoc_main_cmatmul_0; the region, with its \
+                 weights, is saved in 'byoc_main_cmatmul_0.repro.onnx'\n  hint: Report this to the backend's maker; \
                  --fallback-on-crash gives the region to the next backend";
     let program = r#"execlp("sleep", "sleep", "20", NULL);"#;
     for (name, helper, stays) in [

@@ -117,7 +117,9 @@ fn a_backend_in_c() {
     if Command::new("c++").arg("--version").output().is_ok() {
         vendor.run("byoc-acme", "make clean all test CC=c++ STD=c++11 CFLAGS='-O1 -Werror'");
     }
-    let headers = |folder: PathBuf| ["byoc_plugin.h", "byoc_json.h"].map(|name| places::read(&folder.join(name)));
+    let headers = |folder: PathBuf| {
+        ["byoc_plugin.h", "byoc_json.h", "byoc_number.h", "byoc_dim.h"].map(|name| places::read(&folder.join(name)))
+    };
     assert_eq!(headers(vendor.project()), headers(places::checkout().join("plugin-api/include")));
 }
 
@@ -152,7 +154,8 @@ fn names_and_places() {
     folder.byoc(&["plugin", "new", "x", "--lang", "c", "--dir", "a/b"]).success();
     let mut files = places::list(&folder.path().join("a/b"));
     files.retain(|name| !name.starts_with('.'));
-    assert_eq!(files, ["Makefile", "README.md", "byoc_json.h", "byoc_plugin.h", "model.onnx", "test.c", "x.c"]);
+    let headers = ["byoc_dim.h", "byoc_json.h", "byoc_number.h", "byoc_plugin.h"];
+    assert_eq!(files, [&["Makefile", "README.md"], &headers[..], &["model.onnx", "test.c", "x.c"]].concat());
     folder.byoc(&["plugin", "new", "x", "--dir", "v", "--api", "1.2"]).success();
     assert!(text("v/Cargo.toml").contains("\nbyoc-plugin-api = \"1.2\"\n"));
 }

@@ -127,7 +127,9 @@ const TYPES: &[(&str, &[&str])] = &[
             "struct OutputType",
         ],
     ),
+    ("packed_group.rs", &["struct Part"]),
     ("pattern.rs", &["struct Pattern"]),
+    ("precision.rs", &["struct Precision"]),
     (
         "region.rs",
         &[

@@ -8,6 +8,7 @@ use byoc_core::runtime::{Opened, open_region};
 use byoc_plugin_api::{CodeFile, Value};
 use byoc_tools::package::Form;
 use serde::Serialize;
+use serde_json::json;
 
 use super::{Args, views};
 use crate::compile_request;
@@ -22,10 +23,20 @@ pub(crate) fn file(args: &Args, opened: &Opened) -> Result<()> {
 /// Prints what is in the code of a region, and extracts the file that is in it where requested.
 pub(crate) fn region(args: &Args, artifact: &Artifact, symbol: &str) -> Result<()> {
     let constants = artifact.constant_files(args.constants_from.as_deref());
-    let guard = Guard::of(Written::Code, &args.extract).reads("the artifact", &args.file).plugins(&args.places);
+    let output = args.extract.as_ref().or(args.code.as_ref()).cloned();
+    let guard = Guard::of(Written::Code, &output).reads("the artifact", &args.file).plugins(&args.places);
     let guard = guard.reads_all(constants);
     guard.check()?;
     let region = artifact.manifest().regions.iter().find(|region| region.symbol == symbol);
+    if let (Some(region), Some(output)) = (region, &args.code) {
+        atomic_file::write(output, &artifact.code(region)?)?;
+        let written = report::written(output)?;
+        return if args.json {
+            report::print_json(&json!({ "file": output, "region": symbol }))
+        } else {
+            report::print(&written)
+        };
+    }
     // An unknown region has no backend; the error lists the known ones.
     let backend = region.map(|region| region.backend.as_str()).unwrap_or_default();
     let registry = compile_request::isolated_registry_of(&args.places, backend)?;

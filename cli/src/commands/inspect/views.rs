@@ -51,6 +51,9 @@ fn region_text(region: &Region, code: u64, readers: usize) -> String {
     if let Some(chosen) = &region.chosen {
         text += &format!("  kernels  {}\n", choice(chosen));
     }
+    if let Some(precision) = &region.precision {
+        text += &format!("  precise  {precision}\n");
+    }
     let values = [("input", &region.inputs), ("output", &region.outputs)];
     for (kind, value) in values.into_iter().flat_map(|(kind, values)| values.iter().map(move |value| (kind, value))) {
         let ValueInfo { name, dtype, shape } = value;

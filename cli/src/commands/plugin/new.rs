@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     };
     let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from(format!("byoc-{}", args.name)));
     let made = !dir.exists();
-    make_dir(&dir)?;
+    make_dir(&dir, "--dir")?;
     if let Err(error) = write(&dir, &files) {
         // No partial project is left. The first error is the one to report.
         clear(&dir, &files, made);
@@ -160,15 +160,15 @@ fn camel(name: &str) -> String {
     name.split('-').map(word).collect::<Vec<String>>().concat()
 }
 
-/// Makes the folder. One that has something in it is left alone.
-fn make_dir(dir: &Path) -> Result<()> {
+/// Makes the folder that a flag names. One that has something in it is left alone.
+pub(super) fn make_dir(dir: &Path, flag: &str) -> Result<()> {
     std::fs::create_dir_all(dir).map_err(|error| Diagnostic::io(dir, "make the folder", &error))?;
     let mut entries = std::fs::read_dir(dir).map_err(|error| Diagnostic::io(dir, "read the folder", &error))?;
     if entries.next().is_none() {
         return Ok(());
     }
     let error = Diagnostic::new(Code::Io, format!("cannot write into '{}': it is not empty", dir.display()));
-    Err(error.hint("Name another folder with --dir"))
+    Err(error.hint(format!("Name another folder with {flag}")))
 }
 
 fn write(dir: &Path, files: &Files) -> Result<()> {

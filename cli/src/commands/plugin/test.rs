@@ -1,10 +1,10 @@
 //! `byoc plugin test`: the conformance kit on one plugin file, in a child process that may crash.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use byoc_conformance::{Report, Settings, Share, Tag, Vendor, child, supervise};
+use byoc_conformance::{Case, Choice, Report, Settings, Share, Tag, Vendor, child, supervise};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::{Registry, SearchPath, Selected};
 use serde_json::json;
@@ -33,9 +33,24 @@ pub(crate) struct Args {
     /// Seconds that a case may take
     #[arg(long = "plugin-timeout", alias = "timeout", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
-    /// Memory that the tests may take; 0: no limit
+    /// Memory that the tests may take; 0: what the machine has
     #[arg(long = "plugin-memory", alias = "memory", value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
     memory: u64,
+    /// Only cases whose names match; `*` stands for any characters
+    #[arg(long, value_name = "GLOB")]
+    only: Option<String>,
+    /// Speak to the plugin as the host of that ABI version does
+    #[arg(long, value_name = "VERSION", value_parser = ["1.0"])]
+    as_host: Option<String>,
+    /// End with the first case that fails
+    #[arg(long)]
+    fail_fast: bool,
+    /// Report only cases that fail
+    #[arg(long)]
+    failed: bool,
+    /// Write the models of failing cases into this empty folder, as small as they were found
+    #[arg(long, value_name = "DIR")]
+    save_failing: Option<PathBuf>,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -56,41 +71,67 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         reference: reference()?,
         vendor: Vendor::read(&args.case)?,
         share: Share::ALL,
+        choice: Choice {
+            only: args.only.clone(),
+            first_host: args.as_host.is_some(),
+            fail_fast: args.fail_fast,
+            save_failing: args.save_failing.clone(),
+        },
     };
     if let Some(from) = args.child {
         child(&settings, from);
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(folder) = &args.save_failing {
+        super::new::make_dir(folder, "--save-failing")?;
+    }
     let program = std::env::current_exe()
         .map_err(|error| Diagnostic::new(Code::Io, format!("cannot find this program: {error}")))?;
-    let command = |from: usize| {
-        let mut command = Command::new(&program);
-        command.args(["plugin", "test"]).arg(&args.file).args(["--child", &from.to_string()]);
-        command.args(["--plugin-memory", &args.memory.to_string()]);
-        for name in &args.backend {
-            command.args(["--backend", name]);
-        }
-        for (key, value) in &args.backend_opt {
-            command.arg("--backend-opt").arg(format!("{key}={value}"));
-        }
-        for place in &args.case {
-            command.arg("--case").arg(place);
-        }
-        command
-    };
+    let command = |from: usize| child_command(args, &program, from);
     let report = supervise(&settings, &command, Duration::from_secs(args.timeout), &mut |_| {})?;
     if args.json {
-        let Report { plugin, refused, cases } = &report;
-        let summary = summary(&report);
-        report::print_json(&json!({ "plugin": plugin, "refused": refused, "summary": summary, "cases": cases }))?;
+        let Report { plugin, refused, .. } = &report;
+        let (summary, cases) = (summary(&report), shown(&report, args.failed));
+        report::print_json(
+            &json!({ "plugin": plugin, "refused": refused, "summary": summary, "cases": cases, "notes": report.notes }),
+        )?;
     } else {
-        report::print(&text(&report))?;
+        report::print(&text(&report, args.failed))?;
     }
     Ok(match (report.refused, report.count(Tag::Fail)) {
         (true, _) => ExitCode::from(Code::NotAPlugin.exit()),
         (false, 0) => ExitCode::SUCCESS,
         (false, _) => ExitCode::FAILURE,
     })
+}
+
+/// The command that runs the cases from that number on, in a process of their own.
+fn child_command(args: &Args, program: &Path, from: usize) -> Command {
+    let mut command = Command::new(program);
+    command.args(["plugin", "test"]).arg(&args.file).args(["--child", &from.to_string()]);
+    command.args(["--plugin-memory", &args.memory.to_string()]);
+    for name in &args.backend {
+        command.args(["--backend", name]);
+    }
+    for (key, value) in &args.backend_opt {
+        command.arg("--backend-opt").arg(format!("{key}={value}"));
+    }
+    for place in &args.case {
+        command.arg("--case").arg(place);
+    }
+    if let Some(only) = &args.only {
+        command.args(["--only", only]);
+    }
+    if let Some(folder) = &args.save_failing {
+        command.arg("--save-failing").arg(folder);
+    }
+    if let Some(version) = &args.as_host {
+        command.args(["--as-host", version]);
+    }
+    if args.fail_fast {
+        command.arg("--fail-fast");
+    }
+    command
 }
 
 /// The embedded backend with kernels to compare with.
@@ -110,10 +151,16 @@ fn summary(report: &Report) -> serde_json::Value {
     })
 }
 
-fn text(report: &Report) -> String {
+/// The cases that are reported.
+fn shown(report: &Report, failed: bool) -> Vec<&Case> {
+    report.cases.iter().filter(|case| !failed || case.result == Tag::Fail).collect()
+}
+
+fn text(report: &Report, failed: bool) -> String {
     let mut table = Table::new(&["backend", "case", "result", ">time", ">per call", ">memory", "reason"]);
     let time = |seconds: f64| duration(Duration::from_secs_f64(seconds));
-    for case in &report.cases {
+    let shown = shown(report, failed);
+    for case in &shown {
         let backend = if case.backend.is_empty() { "-" } else { &case.backend };
         table.row([
             backend.to_owned(),
@@ -128,8 +175,14 @@ fn text(report: &Report) -> String {
     let count = |tag| report.count(tag);
     let (passed, failed, unsupported) = (count(Tag::Pass), count(Tag::Fail), count(Tag::Unsupported));
     let expected = count(Tag::ExpectedFailure);
+    let models = shown.iter().filter_map(|case| Some(format!("{}\n  {}\n", case.name, case.model.as_ref()?)));
+    let models: Vec<_> = models.collect();
+    let of_cases = shown.iter().flat_map(|case| case.notes.iter().map(|note| format!("{}: {note}\n", case.name)));
+    let notes: Vec<_> = report.notes.iter().map(|note| format!("{note}\n")).chain(of_cases).collect();
+    let notes = if notes.is_empty() { String::new() } else { format!("\nnotes\n{}", notes.concat()) };
+    let smallest = if models.is_empty() { String::new() } else { format!("\nsmallest models\n{}", models.concat()) };
     format!(
-        "{}\n{passed} passed, {failed} failed, {unsupported} unsupported, {expected} failed as expected\n",
+        "{}{smallest}{notes}\n{passed} passed, {failed} failed, {unsupported} unsupported, {expected} failed as expected\n",
         table.text()
     )
 }

@@ -1,5 +1,6 @@
 //! Control flow in the `graph` section, and what is done with sequences and optionals.
 
+use byoc_plugin_api::Allowance;
 use serde::{Deserialize, Serialize};
 
 use super::{Entry, ListOp, Manifest};
@@ -94,6 +95,13 @@ impl Manifest {
     /// The entry of that name, if a caller may run it.
     pub fn entry(&self, name: &str) -> Option<&Entry> {
         self.callable().find(|entry| entry.name == name)
+    }
+
+    /// How far the outputs of the entry may be off, since backends of its regions compute with fewer bits than the model
+    /// has: the errors of all of them add up.
+    pub fn allowance(&self, entry: &Entry) -> Option<Allowance> {
+        let calls = self.with_bodies(entry).into_iter().flat_map(|entry| &entry.calls);
+        calls.filter_map(|call| self.regions[call.region].precision).reduce(Allowance::and)
     }
 
     /// The entry and the bodies that it may run.

@@ -142,7 +142,7 @@ impl<'g> Greedy<'g> {
 }
 
 fn is_limited(policy: &RegionPolicy) -> bool {
-    *policy != RegionPolicy { merge: true, ..RegionPolicy::default() }
+    *policy != RegionPolicy { merge: true, side_by_side: true, ..RegionPolicy::default() }
 }
 
 /// What a backend that is asked about merged regions takes.
@@ -201,7 +201,7 @@ fn matches(graph: &Graph, op: &str, pairs: bool) -> Vec<BTreeSet<usize>> {
 fn policy(random: &mut fastrand::Rng, limited: bool) -> RegionPolicy {
     let starts_with = if random.bool() { vec![] } else { vec!["A".into(), "B".into()] };
     let max_inputs = [None, Some(1), Some(2), Some(3)][random.usize(..4)];
-    let policy = RegionPolicy { merge: true, ..RegionPolicy::default() };
+    let policy = RegionPolicy { merge: true, side_by_side: true, ..RegionPolicy::default() };
     let check_merged = random.bool() || (max_inputs.is_none() && starts_with.is_empty());
     if limited { RegionPolicy { max_inputs, starts_with, check_merged, ..policy } } else { policy }
 }

@@ -104,7 +104,7 @@ impl Worker {
             }
             // Frames are left over: the next request goes to a new worker.
             Ok(Answered::BrokenOff(error)) => Err(error),
-            Err(error) => Err(worker.end(&error, self.isolation.time)),
+            Err(error) => Err(worker.end(&error, &self.isolation)),
         }
     }
 
@@ -199,15 +199,15 @@ impl Running {
     }
 
     /// Ends the worker, and describes how it ended.
-    fn end(mut self, error: &io::Error, limit: Duration) -> Error {
+    fn end(mut self, error: &io::Error, isolation: &Isolation) -> Error {
         let cause = match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                format!("did not answer within {} s", limit.as_secs_f64())
+                format!("did not answer within {} s", isolation.time.as_secs_f64())
             }
             // It is alive, but its output is invalid.
             io::ErrorKind::InvalidData => format!("broke off: {error}"),
             _ => match self.has_ended().then(|| self.stop()).flatten() {
-                Some(status) => describe(status),
+                Some(status) => describe(status, isolation.memory),
                 None => format!("broke off: {error}"),
             },
         };
@@ -242,9 +242,13 @@ impl Drop for Running {
     }
 }
 
-fn describe(status: ExitStatus) -> String {
+/// How a process ended; `memory` is how many bytes it could have, if that was limited.
+fn describe(status: ExitStatus, memory: u64) -> String {
+    // Those that end a process for want of memory.
+    let may_be_memory = memory > 0 && [libc::SIGABRT, libc::SIGKILL].map(Some).contains(&status.signal());
+    let limit = if may_be_memory { format!(", with {} MiB of memory", memory >> 20) } else { String::new() };
     match (status.signal(), status.code()) {
-        (Some(signal), _) => format!("crashed (signal {signal})"),
+        (Some(signal), _) => format!("crashed (signal {signal}{limit})"),
         (None, Some(code)) => format!("ended its process (exit code {code})"),
         (None, None) => "ended its process".to_owned(),
     }

@@ -38,7 +38,8 @@ impl Session {
         let bound = bind_file(&opened.backend, opened.code.clone(), &environment, &title)?;
         let backend = description.name.clone();
         let region = LoadedRegion::Host(bound);
-        let call = LoadedCall { symbol: path, title, backend, region, time: Duration::ZERO, watch: None };
+        let place = crate::crash::name(format!("{title} of the backend '{backend}'"));
+        let call = LoadedCall { symbol: path, title, place, backend, region, time: Duration::ZERO, watch: None };
         let call = call.watched(&[], options.queueing)?;
         let entry = entry_of(&opened.contents.inputs, &opened.contents.outputs);
         let memories = vec![HOST];

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use byoc_plugin_api::{DType, Dim};
+use byoc_plugin_api::{Allowance, DType, Dim};
 use serde::{Serialize, Serializer};
 
 use super::sized::{SizedCall, What};
@@ -140,6 +140,12 @@ impl Session {
     /// The variant that was loaded; none where the file has no variants.
     pub fn variant(&self) -> Option<&str> {
         self._artifact.as_ref()?.variant()
+    }
+
+    /// How far the outputs may be off, since backends of its regions compute with fewer bits than the model has.
+    pub fn allowance(&self) -> Option<Allowance> {
+        let manifest = self._artifact.as_ref()?.manifest();
+        manifest.allowance(manifest.entry(&self.entry.name)?)
     }
 
     /// Better variants of the file that cannot be loaded here, the most wanted first.

@@ -63,8 +63,9 @@ pub enum Queueing {
 impl LoadedCall {
     pub(super) fn new(region: &Region, loaded: LoadedRegion) -> LoadedCall {
         let title = format!("region {}", region.symbol);
+        let place = crate::runtime::bind::place(region);
         let (symbol, backend) = (region.symbol.clone(), region.backend.clone());
-        LoadedCall { symbol, title, backend, region: loaded, time: Duration::ZERO, watch: None }
+        LoadedCall { symbol, title, place, backend, region: loaded, time: Duration::ZERO, watch: None }
     }
 }
 

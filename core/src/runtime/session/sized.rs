@@ -12,6 +12,7 @@ use super::lists::ListCall;
 use super::work::run_failed;
 use super::{LoadedCall, LoadedRegion, Session};
 use crate::artifact::manifest::ValueType;
+use crate::crash;
 use crate::diagnostic::Result;
 use crate::runtime::stages::Place;
 
@@ -71,7 +72,10 @@ impl SizedCall {
 fn run_region(call: &mut LoadedCall, inputs: &[TensorView<'_>], mut filling: Filling<'_>) -> Result<()> {
     let start = Instant::now();
     let LoadedRegion::Host(bound) = &mut call.region else { return Ok(()) };
-    let done = bound.executable().run_sized(inputs, &mut filling);
+    let done = {
+        let _running = crash::enter(call.place);
+        bound.executable().run_sized(inputs, &mut filling)
+    };
     let time = start.elapsed();
     call.time += time;
     // Whatever the backend made of it.

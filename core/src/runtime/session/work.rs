@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::state::{Filled, State};
 use super::{LoadedCall, LoadedRegion, Queueing};
 use crate::artifact::manifest::Entry;
+use crate::crash;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::runtime::device::Device;
 use crate::runtime::steps::{Crossing, HOST, Step, Steps};
@@ -212,7 +213,10 @@ impl Worker<'_> {
         // what a device was to write has been waited for; the planner keeps values that are alive together apart, so an
         // output of this call overlaps none of its inputs and no other output.
         unsafe { self.state.views(self.entry, self.constants, &self.entry.calls[call], inputs) };
-        let result = bound.executable().run(&self.state.inputs, &mut self.state.outputs);
+        let result = {
+            let _running = crash::enter(loaded.place);
+            bound.executable().run(&self.state.inputs, &mut self.state.outputs)
+        };
         self.state.inputs.clear();
         self.state.outputs.clear();
         let time = start.elapsed();
@@ -287,7 +291,11 @@ impl Worker<'_> {
             let LoadedRegion::Device(bound) = &mut loaded.region else { continue };
             let timed = (self.queueing == Queueing::Timed).then_some(call);
             mark(device, timed, 0)?;
-            bound.executable().run().map_err(|error| run_failed(loaded, error))?;
+            let queued = {
+                let _running = crash::enter(loaded.place);
+                bound.executable().run()
+            };
+            queued.map_err(|error| run_failed(loaded, error))?;
             mark(device, timed, 1)?;
             if self.queueing == Queueing::Waiting {
                 let waited = device.domain().synchronize();

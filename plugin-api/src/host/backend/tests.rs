@@ -252,7 +252,7 @@ fn a_panic_in_any_call_is_an_error_of_one_line() {
     let (options, region) = (Options::default(), Region::default());
     assert_eq!(message(linked("patterns").patterns(&options)), panicked("patterns"));
     let refusal = linked("check").check(&region, &options).expect_err("a refusal");
-    assert!(refusal.code == RefusalCode::Failed && refusal.message.starts_with(&panicked("check")), "{refusal:?}");
+    assert!(refusal.code == RefusalCode::Panicked && refusal.message.starts_with(&panicked("check")), "{refusal:?}");
     let constants = Constants::new(Vec::new());
     let job = Job::new(&region, &constants, &options);
     let written = linked("codegen").codegen(&job, &mut Vec::new());

@@ -2,7 +2,7 @@
 
 use byoc_plugin_api::{Attribute, DType};
 
-use super::{CHANNELS, INNER, Operand, Recipe, Wish, any, onnx_code, recipe, sizes, with};
+use super::{CHANNELS, INNER, Operand, Recipe, Wish, any, below, onnx_code, recipe, sizes, with};
 
 /// The recipe for such an operator.
 pub(super) fn find(op: &str, wish: &Wish) -> Option<Recipe> {
@@ -26,7 +26,7 @@ fn windows(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
         ("GlobalLpPool", &[batch, channels, 1, 1]) => recipe(vec![any(*dtype, &[batch, channels, 5, 4])], 1),
         ("MaxUnpool", &[batch, channels, height, width]) if height % 2 == 0 && width % 2 == 0 => {
             let half = [batch, channels, height / 2, width / 2];
-            let places = Operand::Below(shape.iter().product::<usize>() as i64, half.to_vec());
+            let places = below(shape.iter().product(), &half);
             let two = Attribute::Ints(vec![2, 2]);
             with(vec![any(*dtype, &half), places], 2, &[("kernel_shape", two.clone()), ("strides", two)])
         }
@@ -46,7 +46,7 @@ fn regions(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
         }
         ("RoiAlign", &[count, channels, height, width]) if height > 0 && width > 0 => {
             let size = |size: usize| Attribute::Int(size as i64);
-            let images = Operand::Below(1, vec![count]);
+            let images = below(1, &[count]);
             with(
                 vec![any(*dtype, &[1, channels, 8, 8]), any(*dtype, &[count, 4]), images],
                 3,

@@ -1,7 +1,7 @@
 //! Runs the conformance kit on the backends that generate kernels, as `byoc plugin test` does: every operator that they
 //! support, alone and in chains, of every type, on the device and against the host's reference kernels.
 
-use byoc_conformance::{Report as Found, Settings, Share, Tag, Vendor};
+use byoc_conformance::{Choice, Report as Found, Settings, Share, Tag, Vendor};
 use byoc_core::plugin::Origin;
 
 use super::Scope;
@@ -43,6 +43,7 @@ fn kit(fixture: &Fixture, backend: &str, share: Share) -> Result<Found> {
         reference: reference.ok_or("there is no reference")?,
         vendor: Vendor::default(),
         share,
+        choice: Choice::default(),
     };
     Ok(byoc_conformance::run(&settings)?)
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* byoc_plugin.h: the plugin interface of byoc for C99 and C++11.
  *
  * Generated from the Rust definitions in plugin-api/src by `UPDATE_GOLDEN=1 cargo test -p byoc-tests --test abi header::`; do

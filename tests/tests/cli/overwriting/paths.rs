@@ -106,6 +106,11 @@ pub(crate) const ROWS: &[Row] = rows! {
     "--output", "--plugin-dir": "report model.onnx --plugin-dir plugins -o OUT", "plugins/libbyoc_two.so", "a plugin";
     "--output", "": "report model.onnx -o OUT", "allowed", "a list of allowed plugins";
     "--extract", "FILE": "inspect model.byoc --region byoc_main_json_0 --extract OUT", "model.byoc", "the artifact";
+    "--code", "FILE": "inspect model.byoc --region byoc_main_json_0 --code OUT", "model.byoc", "the artifact";
+    "--code", "FILE": "inspect ext.byoc --region byoc_main_json_0 --code OUT", "ext.data", "constants of the artifact";
+    "--code", "--plugin": "inspect model.byoc --region byoc_main_json_0 --plugin one.so --code OUT", "one.so", "a plugin";
+    "--code", "--plugin-dir": "inspect model.byoc --region byoc_main_json_0 --plugin-dir plugins --code OUT", "plugins/libbyoc_two.so", "a plugin";
+    "--code", "": "inspect model.byoc --region byoc_main_json_0 --code OUT", "allowed", "a list of allowed plugins";
     "--extract", "FILE": "inspect ext.byoc --region byoc_main_json_0 --extract OUT", "ext.data", "constants of the artifact";
     "--extract", "--plugin": "inspect model.byoc --region byoc_main_json_0 --plugin one.so --extract OUT", "one.so", "a plugin";
     "--extract", "--plugin-dir": "inspect model.byoc --region byoc_main_json_0 --plugin-dir plugins --extract OUT", "plugins/libbyoc_two.so", "a plugin";
@@ -136,7 +141,7 @@ const VERBS: &[(&str, &[&str], &[&str])] = &[
     ("run", &["--output", "--trace"], &["FILE", "--constants-from", "--input", "--labels", "--plugin", "--plugin-dir"]),
     ("bench", &["--samples", "--trace"], &["FILE", "--constants-from", "--input", "--plugin", "--plugin-dir"]),
     ("verify", &[], &["FILE", "--reference", "--model", "--constants-from", "--input", "--plugin", "--plugin-dir"]),
-    ("inspect", &["--extract"], &["FILE", "--constants-from", "--plugin", "--plugin-dir"]),
+    ("inspect", &["--extract", "--code"], &["FILE", "--constants-from", "--plugin", "--plugin-dir"]),
     ("explain", &[], &["[NAME=]MODEL.onnx", "--plugin", "--plugin-dir"]),
     ("report", &["--output"], &["FILE", "--profile", "--plugin", "--plugin-dir"]),
     ("merge", &["--output"], &["[NAME=]FILE"]),
@@ -148,7 +153,7 @@ const VERBS: &[(&str, &[&str], &[&str])] = &[
     ("plugin list", &[], &["--plugin", "--plugin-dir"]),
     ("plugin info", &[], &["--plugin", "--plugin-dir"]),
     ("plugin new", &["--dir"], &["--api"]),
-    ("plugin test", &[], &["FILE", "--case"]),
+    ("plugin test", &["--save-failing"], &["FILE", "--case"]),
     ("quickstart", &["--dir"], &[]),
     ("completions", &[], &[]),
     ("man", &[], &[]),
@@ -157,12 +162,15 @@ const VERBS: &[(&str, &[&str], &[&str])] = &[
 /// What needs no row, with the reason.
 const NO_ROW: &[(&str, &str, &str)] = &[
     ("inspect", "--constants-from", "no file is extracted with it"),
+    ("plugin test", "FILE", "the folder that is written must be empty"),
+    ("plugin test", "--case", "the folder that is written must be empty"),
     ("plugin new", "--api", "the folder that is written must be empty, and that of a crate is not"),
 ];
 
 /// Values that are not paths, as the help calls them.
 const NO_PATHS: &[&str] = &[
     "DB",
+    "GLOB",
     "INPUT:SHAPE",
     "KIND:N",
     "LANG",
@@ -187,6 +195,7 @@ const NO_PATHS: &[&str] = &[
     "STD,...",
     "SYMBOL",
     "VERB",
+    "VERSION",
     "WHEN",
     "X",
     "[OUTPUT=]X",

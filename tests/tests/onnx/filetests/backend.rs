@@ -102,6 +102,10 @@ impl Scripted {
         match key {
             "ops" => self.ops = list(),
             "merge" => regions.merge = true,
+            "side_by_side" => regions.side_by_side = true,
+            "max_nodes" => regions.max_nodes = Some(number()?),
+            "max_outputs" => regions.max_outputs = Some(number()?),
+            "max_bytes" => regions.max_bytes = Some(number()? as u64),
             "check_merged" => regions.check_merged = true,
             "max_inputs" => regions.max_inputs = Some(number()?),
             "starts_with" => regions.starts_with = list(),

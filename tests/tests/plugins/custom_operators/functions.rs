@@ -232,7 +232,7 @@ fn a_crash_gives_the_body_to_the_next_backend() {
     let folder = folder(calling(vec![twist()], model));
     let [mut list, _] = lists();
     list.extend(["--backend-opt", "acme.codegen=abort", "--fallback-on-crash"].map(str::to_owned));
-    let crash = "[B307] backend 'acme' crashed (signal 6) while generating byoc_main_acme_0; the region is saved in \
+    let crash = "[B307] backend 'acme' crashed (signal 6) while generating byoc_main_acme_0; the region, with its weights, is saved in \
                  'byoc_main_acme_0.repro.onnx'\n  hint: ";
     let compiled = byoc(&folder, &["compile", "model.onnx", "-o", "model.byoc"], &list);
     compiled.success();

@@ -1,0 +1,1 @@
+../../../plugin-api/include/byoc_number.h
