@@ -17,10 +17,10 @@ use byoc_tools::process_memory::reset_peak;
 use serde::Serialize;
 
 use crate::args::{Execution, Plugins, Shapes};
+use crate::compile_request;
 use crate::file_kind;
 use crate::progress::Progress;
 use crate::report::{self, count};
-use crate::{compile_request, crash};
 
 /// A compiled file: an artifact, or a backend's own format.
 pub(crate) enum Compiled {
@@ -196,9 +196,6 @@ fn with_extensions(error: Diagnostic, registry: &Registry) -> Diagnostic {
 /// Opens the file, or compiles the model into a temporary file and opens that. Of a file with variants it is the best one that can
 /// be loaded here, or the one that is named. With `profile` the times of regions are taken.
 pub(crate) fn open(execution: &Execution, digests: Digests, profile: bool) -> Result<Opened> {
-    // What runs from here on is code of backends, which may print, and may crash.
-    crash::watch();
-    report::keep_stdout();
     let options = |run_options| LoadOptions {
         entry: execution.entry.clone(),
         threads: execution.threads,

@@ -32,6 +32,11 @@ macro_rules! verbs {
         }
 
         impl Command {
+            /// Whether this process runs the cases of the conformance kit, and another one looks after it.
+            pub(crate) fn runs_cases(&self) -> bool {
+                matches!(self, Command::Plugin(verb) if verb.runs_cases())
+            }
+
             /// Runs the verb. An error becomes the exit code of its kind.
             pub(crate) fn run(&self) -> Result<ExitCode, Diagnostic> {
                 match self {

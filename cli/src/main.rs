@@ -39,5 +39,10 @@ fn main() -> ExitCode {
 
 fn run(args::Cli { command, terminal }: args::Cli) -> Result<ExitCode, Diagnostic> {
     terminal.use_it();
+    if !command.runs_cases() {
+        // Backends may run in this process, whose code may print, and may crash.
+        report::keep_stdout();
+        crash::watch();
+    }
     command.run()
 }

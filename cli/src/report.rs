@@ -2,6 +2,7 @@
 
 mod comparisons;
 mod format;
+pub(crate) mod in_handler;
 mod overview;
 mod profile;
 mod results;

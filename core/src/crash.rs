@@ -9,6 +9,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use libc::{c_int, c_void, siginfo_t};
 
+use crate::signals;
+
 /// What the process ends by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -67,9 +69,9 @@ impl Drop for Running {
 /// From here on, a region of a backend that ends the process in this one is told of: `report` is given how, with the names of
 /// backend and region, and answers with the exit code. It may be called in a signal handler, so it may write to a descriptor, and may neither
 /// allocate nor take a lock. What ends the process elsewhere goes to the handler that was there before. Off unless a program asks
-/// for it; a second call does nothing.
+/// for it, and under a sanitizer; a second call does nothing.
 pub fn on_crashes(report: fn(Ending, &str) -> i32) {
-    if REPORT.set(report).is_err() {
+    if signals::is_sanitized() || REPORT.set(report).is_err() {
         return;
     }
     // SAFETY: a `sigaction` of zeros is a valid one, and is filled before it is used; the handlers have the signatures that
@@ -120,23 +122,7 @@ extern "C" fn on_exit() {
 extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     told(Ending::Signal(signal));
     let at = SIGNALS.iter().position(|known| *known == signal);
-    let before = BEFORE.get().zip(at).map(|(before, at)| &before[at]);
-    let handler = before.map_or(libc::SIG_DFL, |before| before.sa_sigaction);
-    // SAFETY: as before this handler was installed: the default ends the process once the signal comes again, and another
-    // handler has the signature that its flags say.
-    unsafe {
-        if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
-            libc::signal(signal, libc::SIG_DFL);
-            // A fault comes again by itself, an abort does not.
-            libc::raise(signal);
-        } else if before.is_some_and(|before| before.sa_flags & libc::SA_SIGINFO != 0) {
-            let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = std::mem::transmute(handler);
-            handler(signal, info, context);
-        } else {
-            let handler: extern "C" fn(c_int) = std::mem::transmute(handler);
-            handler(signal);
-        }
-    }
+    signals::pass_on(BEFORE.get().zip(at).map(|(before, at)| &before[at]), signal, info, context);
 }
 
 #[cfg(test)]

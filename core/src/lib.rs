@@ -36,6 +36,7 @@ pub mod onnx_types;
 pub mod overwrite;
 pub mod plugin;
 pub mod runtime;
+mod signals;
 
 #[cfg(feature = "compiler")]
 pub mod calibrate;

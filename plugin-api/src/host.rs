@@ -38,7 +38,12 @@ pub use allow::allow_lists;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LoadError {
     /// The file cannot be opened as a library, or it is not a plugin.
-    NotAPlugin(String),
+    NotAPlugin {
+        /// What was found.
+        reason: String,
+        /// What kind of thing is wrong.
+        cause: Cause,
+    },
     /// The plugin speaks another ABI.
     Incompatible {
         /// What each side speaks.
@@ -54,10 +59,50 @@ pub enum LoadError {
     Process(Error),
 }
 
+/// What is wrong with a file that is not a plugin: each has a remedy of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// There is no file.
+    Missing,
+    /// It is no library, or a damaged one.
+    Damaged,
+    /// A library that it needs is not found.
+    Library,
+    /// A symbol that it needs is not found.
+    Symbol,
+    /// It does not export what plugins export.
+    Exports,
+}
+
+impl LoadError {
+    fn not_a_plugin(cause: Cause, reason: impl Into<String>) -> LoadError {
+        LoadError::NotAPlugin { reason: reason.into(), cause }
+    }
+
+    /// What kept the file from being read.
+    fn unreadable(error: &std::io::Error) -> LoadError {
+        let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+        LoadError::not_a_plugin(if is_missing { Cause::Missing } else { Cause::Damaged }, error.to_string())
+    }
+
+    /// What the system says of a library that it does not open. It tells what is missing in words alone.
+    fn unopened(error: &libloading::Error) -> LoadError {
+        let reason = reason(error);
+        let cause = match () {
+            () if reason.contains("cannot open shared object file") => Cause::Library,
+            () if reason.contains("undefined symbol") => Cause::Symbol,
+            () => Cause::Damaged,
+        };
+        LoadError::not_a_plugin(cause, reason)
+    }
+}
+
 impl std::fmt::Display for LoadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            LoadError::NotAPlugin(text) | LoadError::Contract(text) | LoadError::NotAllowed(text) => f.write_str(text),
+            LoadError::NotAPlugin { reason: text, .. } | LoadError::Contract(text) | LoadError::NotAllowed(text) => {
+                f.write_str(text)
+            }
             LoadError::Incompatible { message, .. } => f.write_str(message),
             LoadError::Process(error) => error.fmt(f),
         }
@@ -102,7 +147,7 @@ impl Library {
     pub fn open(path: &Path) -> Result<(Identity, Library), LoadError> {
         let bytes = read_file(path)?;
         allow::check(&bytes)?;
-        crate::elf::check_library(&bytes).map_err(LoadError::NotAPlugin)?;
+        crate::elf::check_library(&bytes).map_err(|reason| LoadError::not_a_plugin(Cause::Damaged, reason))?;
         let manifest = Manifest::find(&bytes)?;
         if let Some(Manifest { name, version, abi, .. }) = &manifest {
             // Before anything of an incompatible plugin can run.
@@ -110,10 +155,10 @@ impl Library {
         }
         drop(bytes);
         // The system looks for a bare file name in its own folders, and not here.
-        let path = &std::path::absolute(path).map_err(|error| LoadError::NotAPlugin(error.to_string()))?;
+        let path = &std::path::absolute(path).map_err(|error| LoadError::unreadable(&error))?;
         // SAFETY: opening runs the library's constructors. The file is whole and its user chose it as a plugin.
         let library = unsafe { libloading::os::unix::Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
-            .map_err(|error| LoadError::NotAPlugin(reason(&error)))?;
+            .map_err(|error| LoadError::unopened(&error))?;
         let info = read_info(&library)?;
         // Never unloaded: executables, static texts and threads of the plugin may live on.
         let library = std::mem::ManuallyDrop::new(library);
@@ -191,9 +236,9 @@ fn judge(description: &Description) -> Result<(), LoadError> {
 
 /// The bytes of a plugin file. What is not a regular file is not read: that might never end.
 fn read_file(path: &Path) -> Result<Vec<u8>, LoadError> {
-    let failed = |error: std::io::Error| LoadError::NotAPlugin(error.to_string());
+    let failed = |error: std::io::Error| LoadError::unreadable(&error);
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(LoadError::NotAPlugin("it is not a regular file".into()));
+        return Err(LoadError::not_a_plugin(Cause::Damaged, "it is not a regular file"));
     }
     std::fs::read(path).map_err(failed)
 }

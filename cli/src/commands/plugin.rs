@@ -25,6 +25,13 @@ pub(crate) enum Args {
     Test(test::Args),
 }
 
+impl Args {
+    /// Whether this process runs the cases of the conformance kit, and another one looks after it.
+    pub(crate) fn runs_cases(&self) -> bool {
+        matches!(self, Args::Test(args) if args.runs_cases())
+    }
+}
+
 /// List every backend that is found, and files that were not loaded
 #[derive(clap::Args, Debug)]
 #[command(

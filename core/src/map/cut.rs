@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, siginfo_t};
 
+use crate::signals;
+
 /// A mapping, as the handler sees it. Slots are never freed, but used again; they are written under one lock.
 struct Slot {
     /// The first address; 0 where the slot is free.
@@ -107,28 +109,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
             // SAFETY: waits for a signal.
             unsafe { libc::pause() };
         },
-        _ => pass_on(signal, info, context),
-    }
-}
-
-/// Does what was done before.
-fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    let before = BEFORE.get();
-    let handler = before.map_or(libc::SIG_DFL, |before| before.sa_sigaction);
-    if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
-        // SAFETY: the instruction that faulted is done again after this, and ends the process as if there were no handler.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-        return;
-    }
-    // SAFETY: a handler that was installed before, with the signature that its flags say.
-    unsafe {
-        if before.is_some_and(|before| before.sa_flags & libc::SA_SIGINFO != 0) {
-            let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = std::mem::transmute(handler);
-            handler(signal, info, context);
-        } else {
-            let handler: extern "C" fn(c_int) = std::mem::transmute(handler);
-            handler(signal);
-        }
+        _ => signals::pass_on(BEFORE.get(), signal, info, context),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byoc_plugin_api::host::{self, LoadError, LoadedBackend, Manifest};
+use byoc_plugin_api::host::{self, Cause, LoadError, LoadedBackend, Manifest};
 use byoc_plugin_api::{
     ABI_VERSION, Backend, Candidate, Description, Error, OptionSpec, Options, Pattern, Tool, closest,
 };
@@ -394,25 +394,24 @@ fn all_embedded(backends: &[&'static dyn Backend]) -> Result<Vec<Arc<LoadedBacke
     backends.iter().copied().map(embedded).collect()
 }
 
-/// What to do about a file that is not a plugin, by what is wrong with it.
-fn not_a_plugin(reason: &str) -> Option<String> {
-    let has = |text: &str| reason.contains(text);
-    Some(if has("cannot open shared object file") {
-        "A library that it needs is not found: put it beside the plugin and link with -Wl,-rpath,'$ORIGIN', or name its folder \
-         in LD_LIBRARY_PATH"
-            .into()
-    } else if has("undefined symbol") {
-        "Link the plugin with the library that has the symbol, which -Wl,--no-undefined finds when it is built; or a library here \
-         is older than the one that it was built with"
-            .into()
-    } else if has("byoc_plugin_table") || has("byoc_plugin_info") {
-        "In Rust a plugin ends with export_plugin!; in C it defines byoc_plugin_info and byoc_plugin_table, as byoc_plugin.h says"
-            .into()
-    } else if has("No such file") {
-        return None;
-    } else {
-        "A plugin is a dynamic library; byoc plugin new writes one to start from".into()
-    })
+/// What to do about a file that is not a plugin. Of one that is not there nothing more can be said.
+fn remedy(cause: Cause) -> Option<String> {
+    let text = match cause {
+        Cause::Missing => return None,
+        Cause::Damaged => "A plugin is a dynamic library; byoc plugin new writes one to start from",
+        Cause::Library => {
+            "A library that it needs is not found: put it beside the plugin and link with -Wl,-rpath,'$ORIGIN', or name its folder \
+             in LD_LIBRARY_PATH"
+        }
+        Cause::Symbol => {
+            "Link the plugin with the library that has the symbol, which -Wl,--no-undefined finds when it is built; or a library \
+             here is older than the one that it was built with"
+        }
+        Cause::Exports => {
+            "In Rust a plugin ends with export_plugin!; in C it defines byoc_plugin_info and byoc_plugin_table, as byoc_plugin.h says"
+        }
+    };
+    Some(text.to_owned())
 }
 
 fn refusal(path: &Path, error: LoadError) -> Diagnostic {
@@ -423,8 +422,8 @@ fn refusal(path: &Path, error: LoadError) -> Diagnostic {
                 .hint("Report this to the plugin's maker")
         }
         LoadError::Process(error) => Diagnostic { hint: error.hint, ..Diagnostic::new(Code::Io, error.message) },
-        LoadError::NotAPlugin(reason) => {
-            let hint = not_a_plugin(&reason);
+        LoadError::NotAPlugin { reason, cause } => {
+            let hint = remedy(cause);
             let message = format!("'{file}' cannot be loaded as a plugin: {reason}");
             Diagnostic { hint, ..Diagnostic::new(Code::NotAPlugin, message) }
         }

@@ -90,7 +90,20 @@ pub(super) fn answer<T: DeserializeOwned>(call: impl FnOnce(Sink, Sink) -> i32) 
 
 /// An answer in JSON.
 pub(super) fn parsed<T: DeserializeOwned>(answer: &[u8]) -> Result<T, Error> {
-    serde_json::from_slice(answer).map_err(|error| Error::new(format!("the plugin's answer is not valid: {error}")))
+    serde_json::from_slice(answer).map_err(|error| invalid(&error))
+}
+
+/// The same, with the fields that nobody reads, each as `regions.merg`.
+pub(super) fn parsed_in_full<T: DeserializeOwned>(answer: &[u8]) -> Result<(T, Vec<String>), Error> {
+    let mut unread = Vec::new();
+    let mut json = serde_json::Deserializer::from_slice(answer);
+    let read = serde_ignored::deserialize(&mut json, |path| unread.push(one_line(&path.to_string())));
+    let read = read.and_then(|read| json.end().map(|()| read));
+    read.map(|read| (read, unread)).map_err(|error| invalid(&error))
+}
+
+fn invalid(error: &serde_json::Error) -> Error {
+    Error::new(format!("the plugin's answer is not valid: {error}"))
 }
 
 pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, Error> {

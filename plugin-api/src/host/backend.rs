@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 
 use self::other_hosts::{FIRST_METHODS, Host};
-use super::answer::{MOST, failure, one_line, parsed, too_long};
+use super::answer::{MOST, failure, one_line, parsed, parsed_in_full, too_long};
 use super::code_file::checked_file;
 use super::device::PluginDeviceExecutable;
 use super::domain::PluginDomain;
@@ -66,14 +66,12 @@ impl LoadedBackend {
     }
 
     fn described(code: Code) -> Result<LoadedBackend, Error> {
-        let (description, unknown_fields) = (Description::default(), Vec::new());
-        let mut backend = LoadedBackend { code, description, unknown: unknown_fields, host: Host::This };
+        let mut backend =
+            LoadedBackend { code, description: Description::default(), unknown: Vec::new(), host: Host::This };
         let answer = backend.ask_bytes("describe", &Request::default(), &[])?.ok_or_else(unknown)?;
-        backend.description = in_one_line(parsed(&answer)?);
-        let mut note = |path: serde_ignored::Path<'_>| backend.unknown.push(one_line(&path.to_string()));
-        let mut json = serde_json::Deserializer::from_slice(&answer);
-        // It was read just now.
-        let _: Result<Description, _> = serde_ignored::deserialize(&mut json, &mut note);
+        let (description, unknown) = parsed_in_full(&answer)?;
+        backend.description = in_one_line(description);
+        backend.unknown = unknown;
         Ok(backend)
     }
 

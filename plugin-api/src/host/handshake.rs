@@ -7,8 +7,8 @@ use abi_stable::abi_stability::abi_checking::check_layout_compatibility;
 use abi_stable::library::{LibHeader, lib_header_from_path};
 use libloading::os::unix::Library;
 
-use super::LoadError;
 use super::answer::one_line;
+use super::{Cause, LoadError};
 use crate::abi::{ABI_VERSION, MAGIC, OLDEST_ABI_VERSION, PluginInfo, PluginModuleRef};
 use crate::table::PluginTable;
 
@@ -32,12 +32,12 @@ pub(super) struct Info {
 pub(super) fn read_info(library: &Library) -> Result<Info, LoadError> {
     // SAFETY: the symbol's type is the contract; the magic and the size are checked before any other field is read.
     let symbol = unsafe { library.get::<*const PluginInfo>("byoc_plugin_info") }
-        .map_err(|_| LoadError::NotAPlugin("it has no symbol byoc_plugin_info".into()))?;
+        .map_err(|_| LoadError::not_a_plugin(Cause::Exports, "it has no symbol byoc_plugin_info"))?;
     let info: *const PluginInfo = *symbol;
     // SAFETY: the library exports the symbol, so at least the 16 bytes before the texts are there in every version.
     let (magic, size, abi) = unsafe { ((*info).magic, (*info).struct_size, (*info).abi_version) };
     if magic != MAGIC || size < FIRST_INFO {
-        return Err(LoadError::NotAPlugin("its symbol byoc_plugin_info is not what it should be".into()));
+        return Err(LoadError::not_a_plugin(Cause::Exports, "its symbol byoc_plugin_info is not what it should be"));
     }
     // SAFETY: `struct_size` covers both texts, which are static.
     let (name, version) = unsafe { ((*info).name.bytes(), (*info).version.bytes()) };
@@ -82,7 +82,10 @@ pub(super) fn functions(library: &Library, path: &Path, info: &Info) -> Result<P
         return unsafe { read_table(*symbol) };
     }
     let header = lib_header_from_path(path).map_err(|_| {
-        LoadError::NotAPlugin("it has neither the symbol byoc_plugin_table nor the module of export_plugin!".into())
+        LoadError::not_a_plugin(
+            Cause::Exports,
+            "it has neither the symbol byoc_plugin_table nor the module of export_plugin!",
+        )
     })?;
     check_layout(header, info).map(table_of)
 }
@@ -96,7 +99,10 @@ unsafe fn read_table(table: *const PluginTable) -> Result<PluginTable, LoadError
     let size = unsafe { (*table).struct_size };
     if size < FIRST_WORDS * WORD {
         let needed = FIRST_WORDS * WORD;
-        return Err(LoadError::NotAPlugin(format!("its byoc_plugin_table has {size} bytes, and {needed} are needed")));
+        return Err(LoadError::not_a_plugin(
+            Cause::Exports,
+            format!("its byoc_plugin_table has {size} bytes, and {needed} are needed"),
+        ));
     }
     // A function pointer must not even be read as one while it may be null.
     let mut words = [0usize; WORDS];
@@ -105,7 +111,10 @@ unsafe fn read_table(table: *const PluginTable) -> Result<PluginTable, LoadError
     match words[..FIRST_WORDS].iter().position(|&word| word == 0) {
         Some(field) => {
             let name = WORD_NAMES.get(field).copied().unwrap_or_default();
-            Err(LoadError::NotAPlugin(format!("the function '{name}' of its byoc_plugin_table is null")))
+            Err(LoadError::not_a_plugin(
+                Cause::Exports,
+                format!("the function '{name}' of its byoc_plugin_table is null"),
+            ))
         }
         // SAFETY: the words of a table, in which no function is null but one that may be absent.
         None => Ok(unsafe { words.as_ptr().cast::<PluginTable>().read() }),

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::answer::one_line;
-use super::{LoadError, read_file};
+use super::{Cause, LoadError, read_file};
 
 /// The section.
 const SECTION: &str = ".byoc";
@@ -37,8 +37,9 @@ impl Manifest {
         let Some(text) = crate::elf::section(bytes, SECTION) else { return Ok(None) };
         // A string literal of C ends with a zero, and linkers fill up with them.
         let end = text.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-        let manifest: Manifest = serde_json::from_slice(&text[..end])
-            .map_err(|error| LoadError::NotAPlugin(format!("its section {SECTION} is not a manifest: {error}")))?;
+        let manifest: Manifest = serde_json::from_slice(&text[..end]).map_err(|error| {
+            LoadError::not_a_plugin(Cause::Damaged, format!("its section {SECTION} is not a manifest: {error}"))
+        })?;
         Ok(Some(Manifest {
             name: one_line(&manifest.name),
             version: one_line(&manifest.version),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use byoc_core::compile::{self, Request, Silent, Stage};
 use byoc_core::diagnostic::{Code, Diagnostic};
+use byoc_core::ir;
 use byoc_core::onnx::ImportOptions;
 use byoc_core::partition::{Outcome, Partitioned, RegionPlan};
 use byoc_core::passes::infer;
@@ -12,10 +13,10 @@ use byoc_core::plugin::{Registered, Registry, Selected, Settings, custom_operato
 use byoc_plugin_api::{Allowance, Backend, Error, Options, Precision};
 
 use crate::device::{self, Device};
-use crate::judge::{Allowed, COARSE};
+use crate::judge::COARSE;
 use crate::onnx::{Fill, Input, Model};
 use crate::region::{self, Bound, Loaded, Taken};
-use crate::report::{Step, Verdict, fail};
+use crate::report::{Notes, Step, Verdict, fail};
 use crate::samples::Ordinary;
 use crate::tensor::Tensor;
 
@@ -34,6 +35,8 @@ pub(crate) struct Bench {
     pub(crate) options: Options,
     /// Where regions under test run.
     pub(crate) device: Arc<Device>,
+    /// What the case that is run has to tell.
+    pub(crate) notes: Notes,
 }
 
 /// A model file.
@@ -45,7 +48,7 @@ pub(crate) struct Source {
     /// What its inputs may hold; any values where one is not listed.
     pub(crate) inputs: Vec<Input>,
     /// What difference is allowed; by backend and element type where it is not given.
-    pub(crate) allowed: Option<Allowed>,
+    pub(crate) allowed: Option<Allowance>,
     /// Nodes that stand in front of what the model is about, by name.
     pub(crate) front: Vec<String>,
     /// Whether constants were made for one size of what the model leaves open.
@@ -70,7 +73,7 @@ impl Source {
         let path = folder.join("model.onnx");
         std::fs::write(&path, model.finish()).map_err(|error| Diagnostic::io(&path, "write", &error))?;
         let (inputs, front) = (model.inputs.clone(), model.front.clone());
-        let allowed = model.is_coarse.then_some(Allowed::Difference(COARSE));
+        let allowed = model.is_coarse.then_some(COARSE);
         Ok(Source { path, dims: Vec::new(), inputs, allowed, front, is_for_one_size: model.is_for_one_size })
     }
 
@@ -81,9 +84,26 @@ impl Source {
 
     /// Whether core, or the backend under test, knows the model's operators with these types and shapes.
     pub(crate) fn is_valid(&self, bench: &Bench) -> bool {
+        self.typed(bench).is_ok()
+    }
+
+    /// The model in core's text form, on one line.
+    pub(crate) fn text(&self, bench: &Bench) -> Result<String, Diagnostic> {
+        let text = ir::print(&self.typed(bench)?);
+        // The first line has the name of the entry.
+        Ok(text
+            .lines()
+            .skip(1)
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect::<Vec<_>>()
+            .join("; "))
+    }
+
+    fn typed(&self, bench: &Bench) -> Result<ir::Model, Diagnostic> {
         let custom = custom_operators(std::slice::from_ref(&bench.selected));
-        let model = byoc_core::onnx::import(&[("main".into(), &self.path)], &self.import(), &custom);
-        model.is_ok_and(|mut model| infer::infer(&mut model).is_ok())
+        let mut model = byoc_core::onnx::import(&[("main".into(), &self.path)], &self.import(), &custom)?;
+        infer::infer(&mut model)?;
+        Ok(model)
     }
 
     fn import(&self) -> ImportOptions {
@@ -99,7 +119,7 @@ impl Bench {
         name: &str,
         settings: &[(String, String)],
         reference: Selected,
-        folder: &Path,
+        (folder, notes): (&Path, Notes),
     ) -> Result<Bench, Diagnostic> {
         let prefix = format!("{name}.");
         let (own, run_settings) = registry.part_settings(settings);
@@ -114,7 +134,7 @@ impl Bench {
         let openers = of_kind.map(opener).collect::<Result<_, Diagnostic>>()?;
         let options = selected.options.clone().and(&selected.registered.run_options(&run_settings)?);
         let device = Arc::new(Device::new(kind, openers));
-        Ok(Bench { selected, reference, folder: folder.to_owned(), run_settings, options, device })
+        Ok(Bench { selected, reference, folder: folder.to_owned(), run_settings, options, device, notes })
     }
 
     /// The same, with the backend under test spoken to as by the host of ABI 1.0.

@@ -10,7 +10,7 @@ use byoc_plugin_api::{Expr, Pattern};
 
 use crate::bench::{Bench, Prepared, Source};
 use crate::models::{self, Kind, Sample};
-use crate::report::{Case, Step, Tag, Verdict, fail, one_line};
+use crate::report::{Case, Notes, Step, Tag, Verdict, fail, one_line};
 use crate::saved::Saved;
 use crate::stream::Event;
 use crate::vendor::{NOT_HERE, VendorCase};
@@ -55,7 +55,17 @@ const MOST_MINIMISED: usize = 20;
 pub(crate) fn run(settings: &Settings, from: usize, tell: &mut dyn FnMut(Event)) -> Result<()> {
     let Share { index, count } = settings.share;
     let is_mine = index == 0;
-    let mut runner = Runner { next: 0, from, settings, is_mine, samples: 0, failures: 0, minimised: 0, tell };
+    let mut runner = Runner {
+        next: 0,
+        from,
+        settings,
+        is_mine,
+        samples: 0,
+        failures: 0,
+        minimised: 0,
+        notes: Notes::default(),
+        tell,
+    };
     if count == 0 || index >= count {
         return Err(Diagnostic::new(Code::Usage, format!("there is no share {index} of {count}")));
     }
@@ -76,7 +86,13 @@ pub(crate) fn run(settings: &Settings, from: usize, tell: &mut dyn FnMut(Event))
     let folder =
         tempfile::tempdir().map_err(|error| Diagnostic::io(&std::env::temp_dir(), "make a folder in", &error))?;
     for name in names {
-        let bench = Bench::new(&registry, &name, &settings.options, settings.reference.clone(), folder.path())?;
+        let bench = Bench::new(
+            &registry,
+            &name,
+            &settings.options,
+            settings.reference.clone(),
+            (folder.path(), runner.notes.clone()),
+        )?;
         let bench = if settings.choice.first_host { bench.under_first_host()? } else { bench };
         runner.backend(settings, &bench)?;
     }
@@ -98,6 +114,8 @@ struct Runner<'a> {
     failures: usize,
     /// How often a smaller model was looked for.
     minimised: usize,
+    /// What the case that is run has to tell.
+    notes: Notes,
     tell: &'a mut dyn FnMut(Event),
 }
 
@@ -116,7 +134,7 @@ impl Runner<'_> {
         let verdict = test().map_or_else(|verdict| verdict, Verdict::Pass);
         let seconds = start.elapsed().as_secs_f64();
         let peak_bytes = usage::peak().zip(before).map(|(peak, before)| peak.saturating_sub(before));
-        let notes = usage::take_notes();
+        let notes = self.notes.take();
         let mut model = None;
         let (result, reason, time) = match verdict {
             Verdict::Skip => {
@@ -169,7 +187,7 @@ impl Runner<'_> {
         let next = self.next + 1;
         self.case(name, "describe", next, &mut || match settings.choice.first_host {
             true => Err(Verdict::Skip),
-            false => plain(plugin::describe(&settings.plugin, &bench.selected)),
+            false => plain(plugin::describe(&settings.plugin, &bench.selected, &bench.notes)),
         });
         self.case(name, "options", next + 1, &mut || {
             let description = &registered.description;
@@ -293,11 +311,12 @@ fn explained(
 ) -> Step<Option<Duration>> {
     let again = |source: &Source| one(bench, source, &bench.prepare(source), name, test).err();
     let found = minimise::smallest(bench, sample, &again).or_else(fail)?;
-    // Later cases of the sample read its file again.
-    Source::write(&sample.model, &bench.folder).or_else(fail)?;
     let smallest = found.as_ref().map_or(&sample.model, |smaller| &smaller.model);
     saved.replace(smallest).or_else(fail)?;
-    Err(Verdict::FailOn { reason, model: smallest.text() })
+    let model = Source::write(smallest, &bench.folder).and_then(|source| source.text(bench)).or_else(fail)?;
+    // Later cases of the sample read its file again.
+    Source::write(&sample.model, &bench.folder).or_else(fail)?;
+    Err(Verdict::FailOn { reason, model })
 }
 
 /// The samples whose models core, or the backend itself, knows.

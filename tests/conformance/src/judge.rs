@@ -10,16 +10,7 @@ use crate::tensor::{Tensor, Tolerance, compare};
 const LEAST_RATIO: f64 = 20.0;
 
 /// What difference is allowed where values lose bits in any arithmetic.
-pub(crate) const COARSE: Tolerance = Tolerance { relative: 1e-3, absolute: 1e-4 };
-
-/// What difference is allowed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Allowed {
-    /// Of every element.
-    Difference(Tolerance),
-    /// Of the tensor: the ratio of signal to noise is at least this, in dB. Integers and booleans must be equal.
-    Noise(f64),
-}
+pub(crate) const COARSE: Allowance = Allowance::Elements { relative: 1e-3, absolute: 1e-4 };
 
 /// Compares an output with what is expected; the error says what differs. `declared` is what the backend declares of all that
 /// the output was computed by.
@@ -32,34 +23,32 @@ pub(crate) fn judge(
 ) -> Result<(), String> {
     let usual = tolerance(expected.dtype);
     let by_itself = || match (declared, bench.is_calibrated()) {
-        (Some(Allowance::NoiseDb(least)), _) => Allowed::Noise(least),
         (Some(Allowance::Elements { absolute, relative }), _) if expected.dtype.is_float() => {
-            let (absolute, relative) = (usual.absolute.max(absolute), usual.relative.max(relative));
-            Allowed::Difference(Tolerance { absolute, relative })
+            Allowance::Elements { absolute: usual.absolute.max(absolute), relative: usual.relative.max(relative) }
         }
-        (None, true) => Allowed::Noise(LEAST_RATIO),
-        _ => Allowed::Difference(usual),
+        (Some(Allowance::NoiseDb(least)), _) => Allowance::NoiseDb(least),
+        (None, true) => Allowance::NoiseDb(LEAST_RATIO),
+        _ => Allowance::Elements { absolute: usual.absolute, relative: usual.relative },
     };
     match source.allowed.unwrap_or_else(by_itself) {
-        Allowed::Difference(tolerance) => compare(found, expected, tolerance),
-        Allowed::Noise(least) => is_quiet(found, expected, least),
+        Allowance::Elements { absolute, relative } => compare(found, expected, Tolerance { relative, absolute }),
+        Allowance::NoiseDb(least) => is_quiet(found, expected, least),
     }
 }
 
 fn is_quiet(found: &Tensor, expected: &Tensor, least: f64) -> Result<(), String> {
     let Err(reason) = compare(found, expected, Tolerance::EXACT) else { return Ok(()) };
+    if !expected.dtype.is_float() || (found.dtype, &found.shape) != (expected.dtype, &expected.shape) {
+        return Err(reason);
+    }
     // What is not finite must come as it is; only the rest has noise.
     let is_same = |(a, b): (f64, f64)| (a.is_nan() && b.is_nan()) || a == b;
     let mut not_finite = found.floats().zip(expected.floats()).filter(|(a, b)| !a.is_finite() || !b.is_finite());
-    if expected.dtype.is_float() && !not_finite.all(is_same) {
-        return Err(reason);
-    }
-    if !expected.dtype.is_float() || (found.dtype, &found.shape) != (expected.dtype, &expected.shape) {
+    if !not_finite.all(is_same) {
         return Err(reason);
     }
     match ratio(found, expected) {
         enough if enough >= least => Ok(()),
-        // NaN, where a value is not finite, is too little as well.
         ratio => Err(format!("the signal is {ratio:.1} dB above the noise, not {least:.1}: {reason}")),
     }
 }

@@ -6,7 +6,8 @@ mod chains;
 mod forms;
 mod variants;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use byoc_plugin_api::{Description, Expr};
 
@@ -54,12 +55,23 @@ pub(crate) fn samples(pattern: &Expr, backend: &Description) -> Vec<Sample> {
             }
         }
     }
+    let mut times = Times::default();
     for (index, form) in forms.iter().enumerate() {
         let place = if index == 0 { String::new() } else { format!(" form {index}") };
-        samples.swept(form, &place, if index == 0 { 2 } else { 1 });
+        samples.swept(form, &place, index == 0, &mut times);
     }
     samples.list
 }
+
+/// How often each thing special of an operator is tried in a pattern, whatever its forms: they are many, and what they have in
+/// common need not be asked of each.
+type Times = HashMap<String, usize>;
+
+/// How often at most, and in the first form.
+const MOST_TIMES: usize = 4;
+const TIMES_IN_THE_FIRST: usize = 2;
+/// Shapes in which another form than the first one is tried.
+const SHAPES_OF_OTHERS: usize = 3;
 
 /// Models of several patterns, which make one region where the backend merges. Each has a name with the patterns in it.
 pub(crate) fn chains(patterns: &[(String, Expr)], backend: &Description) -> Vec<Sample> {
@@ -90,8 +102,8 @@ pub(crate) fn chains(patterns: &[(String, Expr)], backend: &Description) -> Vec<
 struct Samples<'a> {
     backend: &'a Description,
     list: Vec<Sample>,
-    /// Files of models that are there already, by their hash.
-    known: HashSet<Vec<u8>>,
+    /// Hashes of the models that are there already.
+    known: HashSet<u64>,
 }
 
 impl Samples<'_> {
@@ -101,7 +113,7 @@ impl Samples<'_> {
     }
 
     fn push(&mut self, form: &Form, place: &str, variant: Variant, built: Built) -> bool {
-        let is_new = self.known.insert(built.model.finish());
+        let is_new = self.known.insert(hash(&built.model));
         if is_new {
             let inner = if built.model.front.is_empty() { "" } else { " inner" };
             let name = format!("{}{place}{inner}", variant.name());
@@ -122,50 +134,66 @@ impl Samples<'_> {
         }
     }
 
-    /// Adds models in which one operator of the form is special, and those in which one operand is a constant, each in
-    /// so many shapes at most.
-    fn swept(&mut self, form: &Form, place: &str, most: usize) {
-        let mut times = std::collections::HashMap::new();
+    /// Adds models of a form in several shapes, with a constant in each place, and with what is special of each operator.
+    fn swept(&mut self, form: &Form, place: &str, is_first: bool, times: &mut Times) {
+        let mut places = [0; 3];
+        let mut shapes = 0;
+        let most = if is_first { TIMES_IN_THE_FIRST } else { 1 };
         for wish in variants::swept() {
             let plain = Variant::plain(wish, Kind::Swept);
-            // Sizes of channels and rows around the width of blocks.
-            self.add(form, place, plain.clone());
-            self.add(form, place, Variant { constants: Constants::AllButTheFirst, ..plain.clone() });
-            let own = Form::Leaf { name: Some("own".into()), constant: false, quantized: false };
-            if let Some(twice) = form.with(1, &own).and_then(|form| form.with(0, &own)) {
-                self.add(&twice, &format!("{place} one value twice"), plain.clone());
+            if is_first || shapes < SHAPES_OF_OTHERS {
+                shapes += usize::from(self.add(form, place, plain.clone()));
+                self.add(form, place, Variant { constants: Constants::AllButTheFirst, ..plain.clone() });
+                self.one_value_twice(form, place, &plain);
             }
-            for at in 0..3 {
-                let count = times.entry((usize::MAX, format!("{at}"))).or_insert(0);
-                let variant = Variant { constants: Constants::Only(at), ..plain.clone() };
-                if *count < most && self.add(form, place, variant) {
-                    *count += 1;
+            for (at, count) in places.iter_mut().enumerate().filter(|(_, count)| **count < most) {
+                *count +=
+                    usize::from(self.add(form, place, Variant { constants: Constants::Only(at), ..plain.clone() }));
+            }
+            self.specials(form, place, &plain, (is_first, times));
+        }
+    }
+
+    /// Adds the model in which both operands of the form are one value.
+    fn one_value_twice(&mut self, form: &Form, place: &str, plain: &Variant) {
+        let own = Form::Leaf { name: Some("own".into()), constant: false, quantized: false };
+        if let Some(twice) = form.with(1, &own).and_then(|form| form.with(0, &own)) {
+            self.add(&twice, &format!("{place} one value twice"), plain.clone());
+        }
+    }
+
+    /// Adds models in which one operator of the form is special.
+    fn specials(&mut self, form: &Form, place: &str, plain: &Variant, (is_first, times): (bool, &mut Times)) {
+        let Some(built) = build(form, plain, self.backend) else { return };
+        for (node, (op, wish)) in built.nodes.iter().enumerate() {
+            for swept in recipes::sweep(op, wish) {
+                // Windows over one axis and over two are not the same thing.
+                let key = format!("{op} {} {}", wish.shape.len(), swept.name);
+                let count = times.get(&key).copied().unwrap_or(0);
+                let is_enough = if is_first { count >= TIMES_IN_THE_FIRST } else { count >= MOST_TIMES };
+                if is_enough {
+                    continue;
                 }
-            }
-            let Some(built) = build(form, &plain, self.backend) else { continue };
-            for (node, (op, wish)) in built.nodes.iter().enumerate() {
-                for swept in recipes::sweep(op, wish) {
-                    // Windows over one axis and over two are not the same thing.
-                    let count = times.entry((node, format!("{} {}", wish.shape.len(), swept.name))).or_insert(0);
-                    if *count >= most {
-                        continue;
-                    }
-                    // A constant beside what is special: weights are constants in most models.
-                    let constants = if *count == 0 { Constants::AllButTheFirst } else { Constants::None };
-                    let variant = Variant { constants, swept: Some((node, swept)), ..plain.clone() };
-                    if self.add(form, place, variant) {
-                        *count += 1;
-                    }
+                // A constant beside what is special: weights are constants in most models.
+                let constants = if count.is_multiple_of(2) { Constants::AllButTheFirst } else { Constants::None };
+                if self.add(form, place, Variant { constants, swept: Some((node, swept)), ..plain.clone() }) {
+                    times.insert(key, count + 1);
                 }
             }
         }
     }
 }
 
+fn hash(model: &Model) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    model.finish().hash(&mut hasher);
+    hasher.finish()
+}
+
 impl Sample {
     /// Smaller models of the same kind, the smallest ones first: fewer nodes, then smaller sizes.
     pub(crate) fn smaller(&self, backend: &Description) -> Vec<Sample> {
-        let mut samples = Samples { backend, list: Vec::new(), known: HashSet::from([self.model.finish()]) };
+        let mut samples = Samples { backend, list: Vec::new(), known: HashSet::from([hash(&self.model)]) };
         let Origin { form, variant } = &self.origin;
         for form in form.parts() {
             samples.add(&form, "", variant.clone());

@@ -1,9 +1,7 @@
 //! Small models as ONNX files: made by core, with what the cases have to know of them.
 
-use std::collections::HashMap;
-
 use byoc_core::onnx::proto::{NodeProto, OperatorSetIdProto};
-use byoc_core::onnx::write::{self, attribute, node, to_onnx, value};
+use byoc_core::onnx::write::{self, attribute, node, tensor, to_onnx, value};
 use byoc_plugin_api::{Attribute, DType, Dim};
 
 use crate::tensor::Tensor;
@@ -67,42 +65,11 @@ pub struct Model {
     pub(crate) is_for_one_size: bool,
     /// Whether its values lose bits in any arithmetic of their type: their differences are small beside them.
     pub(crate) is_coarse: bool,
-    /// Inputs and constants as texts, by name.
-    types: HashMap<String, String>,
-    /// Nodes as texts.
-    nodes: Vec<String>,
 }
 
 /// The name of the node that gives the value `output` first.
 fn node_name(output: &str) -> String {
     format!("make_{output}")
-}
-
-/// Most elements of a constant that stand in a text.
-const SHOWN: usize = 8;
-
-/// A constant's type, with its elements where they are few and say where something is: shapes, axes and indices.
-fn constant_text(tensor: &Tensor) -> String {
-    let sizes: Vec<_> = tensor.shape.iter().map(ToString::to_string).collect();
-    let ty = format!("constant {}[{}]", tensor.dtype, sizes.join("x"));
-    let elements = tensor.bytes.chunks_exact(8).map(|bytes| i64::from_le_bytes(bytes.try_into().unwrap_or_default()));
-    let elements: Vec<_> = elements.map(|value| value.to_string()).collect();
-    let is_short = tensor.dtype == DType::I64 && elements.len() <= SHOWN;
-    if is_short { format!("{ty} {{{}}}", elements.join(",")) } else { ty }
-}
-
-/// An attribute's value as a text; of what is large, its kind.
-fn short(value: &Attribute) -> String {
-    let joined = |texts: Vec<String>| texts.join(",");
-    match value {
-        Attribute::Int(value) => value.to_string(),
-        Attribute::Float(value) => value.to_string(),
-        Attribute::String(value) => value.clone(),
-        Attribute::Ints(values) => joined(values.iter().map(ToString::to_string).collect()),
-        Attribute::Floats(values) => joined(values.iter().map(ToString::to_string).collect()),
-        Attribute::Strings(values) => joined(values.clone()),
-        _ => "...".into(),
-    }
 }
 
 impl Model {
@@ -113,16 +80,12 @@ impl Model {
             *first = Dim::Symbolic("batch".into());
         }
         self.file.graph.input.push(value(name, to_onnx(dtype), Some(&dims)));
-        let sizes: Vec<_> = dims.iter().map(ToString::to_string).collect();
-        self.types.insert(name.to_owned(), format!("{dtype}[{}]", sizes.join("x")));
         self.inputs.push(Input { name: name.to_owned(), fill });
     }
 
     /// Adds a constant.
-    pub fn constant(&mut self, name: &str, tensor: Tensor) {
-        self.types.insert(name.to_owned(), constant_text(&tensor));
-        let Tensor { dtype, shape, bytes } = tensor;
-        self.file.graph.initializer.push(write::tensor(name, to_onnx(dtype), &shape, bytes));
+    pub fn constant(&mut self, name: &str, Tensor { dtype, shape, bytes }: Tensor) {
+        self.file.graph.initializer.push(tensor(name, to_onnx(dtype), &shape, bytes));
     }
 
     /// Imports that version of the operators of a domain, if the model imports none of them yet.
@@ -144,20 +107,11 @@ impl Model {
     ) {
         self.import(domain, 1);
         self.ops.push((domain.to_owned(), op.to_owned()));
-        self.nodes.push(self.node_text(op, &inputs, &outputs, attributes));
         let name = outputs.first().map(|name| node_name(name)).unwrap_or_default();
         self.file.graph.node.push(NodeProto {
             attribute: attributes.iter().map(|(name, value)| attribute(name, value)).collect(),
             ..node(&name, (domain, op), inputs, outputs)
         });
-    }
-
-    fn node_text(&self, op: &str, inputs: &[String], outputs: &[String], attributes: &[(String, Attribute)]) -> String {
-        let typed = |name: &String| self.types.get(name).map_or_else(|| name.clone(), |ty| format!("{name}: {ty}"));
-        let inputs: Vec<_> = inputs.iter().map(typed).collect();
-        let attributes: String = attributes.iter().map(|(name, value)| format!(" {name}={}", short(value))).collect();
-        let output = outputs.first().map(String::as_str).unwrap_or_default();
-        format!("{output} = {op}({}){attributes}", inputs.join(", "))
     }
 
     /// Says that the node that gives the value `output` first is not what the model is about.
@@ -168,11 +122,6 @@ impl Model {
     /// Adds an output. Core infers what it is.
     pub fn output(&mut self, name: &str, dtype: DType) {
         self.file.graph.output.push(value(name, to_onnx(dtype), None));
-    }
-
-    /// The nodes as a line of text, with the types of what they read.
-    pub(crate) fn text(&self) -> String {
-        self.nodes.join("; ")
     }
 
     /// The file.

@@ -6,8 +6,7 @@ use byoc_core::diagnostic::Result;
 use byoc_core::plugin::{Registry, SearchPath, Selected};
 use byoc_plugin_api::{Backend, Description, Expr, Operator, OptionKind, OptionSpec, Options, Pattern, closest};
 
-use crate::report::{Step, fail, one_line};
-use crate::usage;
+use crate::report::{Notes, Step, fail, one_line};
 
 /// Opens the plugin file and nothing else, in this process: the kit has one of its own for that.
 pub(crate) fn open(file: &Path) -> Result<Registry> {
@@ -15,14 +14,14 @@ pub(crate) fn open(file: &Path) -> Result<Registry> {
 }
 
 /// A backend says the same of itself each time, and all of it can be shown.
-pub(crate) fn describe(file: &Path, selected: &Selected) -> Step {
+pub(crate) fn describe(file: &Path, selected: &Selected, notes: &Notes) -> Step {
     let first = &selected.registered.description;
     let again = open(file).and_then(|registry| registry.get(&first.name).cloned()).or_else(fail)?;
     if again.description != *first {
         return fail("describe gives another answer the second time");
     }
     for field in selected.registered.backend.unknown_fields() {
-        usage::note(format!("describe has the field '{field}', which this byoc does not know"));
+        notes.add(format!("describe has the field '{field}', which this byoc does not know"));
     }
     let Description { version, summary, .. } = first;
     for (what, text) in [("version", version), ("summary", summary)] {

@@ -1,5 +1,6 @@
 //! What came of the cases: one tag each, with a reason and a time.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -117,6 +118,22 @@ pub(crate) enum Verdict {
     Unsupported(String),
     /// It says nothing that an earlier case has not said.
     Skip,
+}
+
+/// What is no failure and worth knowing, from where it is found to the case that is run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    /// Notes it.
+    pub(crate) fn add(&self, text: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
+    /// All of it, which is forgotten here.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// The result of a part of a case: an error ends the case.

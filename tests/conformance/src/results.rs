@@ -233,9 +233,13 @@ fn answer(
     let mut shortest = Duration::ZERO;
     if watch == Watch::Yes {
         shortest = measure(&mut loaded, &inputs, taken)?;
-        let mut outputs = outputs(taken, POISON[0])?;
-        let run = || region::run(&mut loaded, &inputs, &mut outputs).map(drop);
-        usage::watch(run).or_else(|error| fail(format!("run fails: {error}")))?;
+        // What a device has is not memory of this process.
+        if matches!(loaded, Loaded::Host(_)) {
+            let mut outputs = outputs(taken, POISON[0])?;
+            let run = || region::run(&mut loaded, &inputs, &mut outputs).map(drop);
+            let told = usage::watch(run).or_else(|error| fail(format!("run fails: {error}")))?;
+            told.into_iter().for_each(|note| bench.notes.add(note));
+        }
     }
     drop(loaded);
     if bound.iter().zip(&before).any(|(bound, before)| bound.placed.all() != before) {

@@ -5,15 +5,13 @@ use std::path::{Path, PathBuf};
 
 use byoc_core::compile::wildcard;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_plugin_api::{Attribute, DType, Operator, to_hex};
+use byoc_plugin_api::{Allowance, Attribute, DType, Operator, to_hex};
 use serde::Deserialize;
 
 use crate::bench::Source;
 use crate::data;
-use crate::judge::Allowed;
 use crate::onnx::{Fill, Model};
 use crate::report::{Case, Report, Tag};
-use crate::tensor::Tolerance;
 
 /// How the reason begins for which a case cannot be asked on this machine, whatever the backend says.
 pub(crate) const NOT_HERE: &str = "it cannot be asked here";
@@ -91,9 +89,9 @@ struct Difference {
 }
 
 impl Difference {
-    fn allowed(&self) -> Allowed {
+    fn allowed(&self) -> Allowance {
         let Difference { absolute, relative, noise_db } = *self;
-        noise_db.map_or(Allowed::Difference(Tolerance { relative, absolute }), Allowed::Noise)
+        noise_db.map_or(Allowance::Elements { absolute, relative }, Allowance::NoiseDb)
     }
 }
 
@@ -187,7 +185,7 @@ impl Vendor {
     }
 
     /// What difference is allowed in the results of a case, where that is said.
-    pub(crate) fn allowed(&self, backend: &str, case: &str) -> Option<Allowed> {
+    pub(crate) fn allowed(&self, backend: &str, case: &str) -> Option<Allowance> {
         let said = self.expectations.iter().filter(|it| it.is_for(backend, case)).find_map(|it| it.tolerance);
         said.map(|difference| difference.allowed())
     }

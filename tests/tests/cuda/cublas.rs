@@ -258,7 +258,7 @@ fn the_kit() {
     let bench = Bench { folder: Folder::empty(), plugin: places::plugin("cublas").display().to_string() };
     let folder = both().to_str().expect("a plain path");
     let tested = bench
-        .run_exactly(&["plugin", "test", &bench.plugin, "--only", "*x16]*", "--json"], &[("BYOC_CUDA_PATH", folder)]);
+        .run_exactly(&["plugin", "test", &bench.plugin, "--json"], &[("BYOC_CUDA_PATH", folder)]);
     let report: serde_json::Value = serde_json::from_str(&tested.stdout).unwrap_or_else(|_| panic!("{tested:?}"));
     let cases = report["cases"].as_array().expect("a list");
     let text = |case: &serde_json::Value, field: &str| case[field].as_str().unwrap_or_default().to_owned();
@@ -271,7 +271,7 @@ fn the_kit() {
         .collect();
     assert!(others.is_empty(), "{others:?}");
     let passed = cases.iter().filter(|case| text(case, "result") == "pass").count();
-    assert!(passed > 100, "{passed} of {} cases pass", cases.len());
+    assert!(passed > 2000, "{passed} of {} cases pass", cases.len());
 }
 
 /// A model from disk, compiled for cublas and the host.

@@ -34,6 +34,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("core/src/memory.rs", "zeroed memory that may not be there"),
     ("core/src/plugin/worker/shared.rs", "views of files that host and worker map"),
     ("core/src/crash.rs", "signals"),
+    ("core/src/signals.rs", "handlers of signals"),
     ("core/src/runtime/bind.rs", "views of the mapped file for backends"),
     ("core/src/runtime/device.rs", "memory of a device, given back"),
     ("core/src/runtime/resident.rs", "copies of constants from the mapped file to a device"),
@@ -92,7 +93,7 @@ const LAYERS: &[&[&str]] = &[
     &["constants", "dim"],
     &["atomic_file", "overwrite", "file_kind"],
     &["map", "buffer", "cpu", "crash", "onnx_types"],
-    &["memory"],
+    &["memory", "signals"],
     &["diagnostic"],
 ];
 

@@ -59,6 +59,13 @@ pub(crate) struct Args {
     child: Option<usize>,
 }
 
+impl Args {
+    /// Whether this is the process that runs the cases.
+    pub(super) fn runs_cases(&self) -> bool {
+        self.child.is_some()
+    }
+}
+
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     // Whether it is a plugin is the first case; whether it is there is not the plugin's matter.

@@ -79,9 +79,8 @@ pub fn limit(memory: u64) {
 #[cfg(target_os = "linux")]
 fn limit_data(memory: u64) {
     use rustix::process::{Resource, Rlimit, setrlimit};
-    // A sanitizer reserves more addresses than there is memory: its own limits are the ones to use.
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    if ["libasan", "libtsan", "libclang_rt"].iter().any(|name| maps.contains(name)) {
+    // Its own limits are the ones to use.
+    if crate::signals::is_sanitized() {
         return;
     }
     let most = if memory > 0 { Some(memory) } else { crate::memory::physical() };
