@@ -214,7 +214,7 @@ pub(crate) fn open(execution: &Execution, digests: Digests, profile: bool) -> Re
         let message = format!("'{path}' is compiled already, so it takes no --backend");
         return Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out, or name the .onnx model"));
     }
-    let opened = match find(&execution.file, &execution.plugins)? {
+    let opened = match find(&execution.file, &execution.places())? {
         Compiled::Artifact(file) => {
             if execution.verify_digests || digests == Digests::Always {
                 file.verify_digests()?;
@@ -234,7 +234,7 @@ pub(crate) fn open(execution: &Execution, digests: Digests, profile: bool) -> Re
 /// Compiles the model for now.
 fn open_model(execution: &Execution, options: &dyn Fn(Settings) -> LoadOptions) -> Result<Opened> {
     no_flags_of_artifacts(execution, "a model")?;
-    let registry = compile_request::isolated_registry(&execution.plugins, &execution.backends.backend)?;
+    let registry = compile_request::isolated_registry(&execution.places(), &execution.backends.backend)?;
     let sources = vec![("main".to_owned(), execution.file.clone())];
     let (_, run_options) = registry.part_settings(&execution.backends.backend_opt);
     let request = compile_request::request(&registry, &execution.backends, sources, &execution.shapes)?;
@@ -263,7 +263,7 @@ fn best(execution: &Execution, file: &ArtifactFile, options: &dyn Fn(Settings) -
     let wanted = Wanted { variant: execution.variant.as_deref(), devices: &execution.devices.device, settings };
     let choice = !file.variants().is_empty() && wanted.variant.is_none();
     let Best { loaded, passed_over } = load_best(file, wanted, &mut |artifact, elsewhere| {
-        let registry = compile_request::registry_for(&execution.plugins, &artifact)?;
+        let registry = compile_request::registry_for(&execution.places(), &artifact)?;
         let settings = settings_for(&registry, settings, elsewhere);
         let options = options(run_options(&registry, &settings)?);
         let found = artifact.constant_files(execution.constants_from.as_deref());

@@ -14,9 +14,11 @@ use byoc_tools::request::{self, Chosen};
 use crate::args::{Backends, ModelArg, Plugins, Shapes};
 use crate::{embed, report};
 
-/// The backends of these names, in this process: for what is to be run. No plugin is opened that is not needed for them.
+/// The backends of these names, in this process unless runs are to be elsewhere: for what is to be run. No plugin is opened that is
+/// not needed for them.
 pub(crate) fn registry_of(places: &Plugins, names: &[String]) -> Result<Registry> {
-    Registry::discover_wanted(&search(places), &embed::backends(), names, None)
+    let isolation = if places.isolate { isolation(places)? } else { None };
+    Registry::discover_wanted(&search(places), &embed::backends(), names, isolation.as_ref())
 }
 
 /// The backend of that name, its plugin in a worker: for descriptions.
@@ -69,7 +71,7 @@ pub(crate) fn embedded_registry() -> Result<Registry> {
 /// Where plugins are looked for. Says once what of `BYOC_PLUGIN_PATH` is of no use.
 pub(crate) fn search(places: &Plugins) -> SearchPath {
     static TOLD: Once = Once::new();
-    let search = SearchPath::standard(places.plugin.clone(), places.plugin_dir.clone());
+    let search = SearchPath::standard(places.plugin.clone(), places.plugin_dir.clone(), None);
     TOLD.call_once(|| {
         for path in &search.absent {
             let message = format!("'{}', which BYOC_PLUGIN_PATH names, is not a folder", path.display());
@@ -92,6 +94,7 @@ fn isolation(places: &Plugins) -> Result<Option<Isolation>> {
         time: Duration::from_secs(places.plugin_timeout),
         memory: places.plugin_memory << 20,
         output: places.plugin_output << 20,
+        runs: places.isolate,
         ..Isolation::by(program)
     }))
 }

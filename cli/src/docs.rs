@@ -98,6 +98,12 @@ The nodes of a region are complete (`core/src/passes/complete.rs`), so that no b
 - Random numbers have a `seed`. A node without one gets one by its name, so that a model always has the same numbers, and two
   nodes have different ones. They are drawn by each run, and never when the model is compiled.
 
+Some nodes are not there any more: those that hand their input on (`Identity`, `Dropout`, a `Reshape`, `Cast` or `Transpose` to what
+is there already), those whose results nobody reads, those that only rearrange a constant, and those that constants alone determine. All
+others are as the model has them: none is joined with another, split or replaced by an equal one. So `Gemm` comes as `Gemm`, and `MatMul` with an
+`Add` behind it as two nodes; a `BatchNormalization` stands behind its `Conv`, with its statistics as constants; a `Gelu` may be one node or
+eight, and a `Clip` from 0 to 6 is none of `Relu`. A backend that computes them as one takes each form with a pattern of its own.
+
 ";
 
 const SMALL_TYPES: &str = "

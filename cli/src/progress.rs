@@ -9,6 +9,7 @@ use byoc_core::atomic_file;
 use byoc_core::compile::{Observer, Stage};
 use byoc_core::diagnostic::Diagnostic;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
 
 use crate::report;
 
@@ -27,7 +28,19 @@ pub(crate) struct Progress {
     kept: Option<String>,
     keep_text_of: Option<Stage>,
     warns: bool,
+    logged: Vec<Logged>,
 }
+
+/// A line that a backend logged.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Logged {
+    backend: String,
+    /// With the region that it is about in front.
+    text: String,
+}
+
+/// Lines that are kept for a report; all are shown with `--verbose`.
+const MOST_LOGGED: usize = 10_000;
 
 /// The files in `folder` that hold the text forms of the stages.
 pub(crate) fn dump_files(dir: &Path) -> Vec<PathBuf> {
@@ -56,7 +69,17 @@ impl Progress {
             }
             false => (None, None),
         };
-        Progress { bar, done, waiter, dump, failed: None, kept: None, keep_text_of: None, warns: true }
+        Progress {
+            bar,
+            done,
+            waiter,
+            dump,
+            failed: None,
+            kept: None,
+            keep_text_of: None,
+            warns: true,
+            logged: Vec::new(),
+        }
     }
 
     /// Keeps the text form of `stage` for [`Progress::text`].
@@ -69,6 +92,11 @@ impl Progress {
     pub(crate) fn without_warnings(mut self) -> Progress {
         self.warns = false;
         self
+    }
+
+    /// What backends logged so far, the first lines of it.
+    pub(crate) fn take_logged(&mut self) -> Vec<Logged> {
+        std::mem::take(&mut self.logged)
     }
 
     /// Shows a text in place of a bar.
@@ -121,6 +149,9 @@ impl Observer for Progress {
     }
 
     fn log(&mut self, backend: &str, line: &str) {
+        if self.logged.len() < MOST_LOGGED {
+            self.logged.push(Logged { backend: backend.to_owned(), text: line.to_owned() });
+        }
         if report::verbose() {
             self.bar.suspend(|| report::note(&format!("{backend}: {line}")));
         }

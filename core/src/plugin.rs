@@ -1,5 +1,6 @@
 //! Plugins: search, the registry of backends, and the user's selection.
 
+mod bound;
 #[cfg(feature = "compiler")]
 mod custom;
 mod identity;
@@ -8,6 +9,7 @@ mod registry;
 mod search;
 mod worker;
 
+pub(crate) use bound::Bound;
 pub use byoc_plugin_api::host::{LoadedBackend, Manifest, allow_lists, quiet_panics};
 #[cfg(feature = "compiler")]
 pub use custom::custom_operators;

@@ -42,6 +42,9 @@ pub(crate) struct Plugins {
     #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
     #[arg(hide_short_help = true, help_heading = SELDOM)]
     pub(crate) plugin_output: u64,
+    /// Whether regions run in the worker processes too.
+    #[arg(skip)]
+    pub(crate) isolate: bool,
 }
 
 /// For verbs that compile nothing: the limits hold there too, for backends that describe themselves, but nobody looks for them.
@@ -217,6 +220,9 @@ pub(crate) struct Execution {
     /// Where plugins are.
     #[command(flatten)]
     pub(crate) plugins: Plugins,
+    /// Run the regions of plugins in a worker process for each plugin: one that crashes or hangs ends that and is told
+    #[arg(long, hide_short_help = true, help_heading = SELDOM, conflicts_with = "in_process")]
+    pub(crate) isolate: bool,
     /// The folder of the files that the artifact takes constants from
     #[arg(long, value_name = "DIR", hide_short_help = true, help_heading = SELDOM)]
     pub(crate) constants_from: Option<PathBuf>,
@@ -226,4 +232,11 @@ pub(crate) struct Execution {
     /// Most iterations of loops and scans in a run, all of them added up [default: as many as the model wants]
     #[arg(long, value_name = "N", hide_short_help = true, help_heading = SELDOM)]
     pub(crate) max_iterations: Option<u64>,
+}
+
+impl Execution {
+    /// Where plugins are, and in which processes they run.
+    pub(crate) fn places(&self) -> Plugins {
+        Plugins { isolate: self.isolate, ..self.plugins.clone() }
+    }
 }

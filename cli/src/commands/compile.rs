@@ -21,7 +21,7 @@ use crate::args::{Backends, ModelArg, Plugins, SELDOM, Shapes, name_value, numbe
 use crate::compile_request;
 use crate::file_kind;
 use crate::guard::{Guard, Written};
-use crate::progress::{Progress, dump_files};
+use crate::progress::{Logged, Progress, dump_files};
 use crate::report::{self, Overview, VariantsOverview};
 use crate::trace::Traced;
 
@@ -31,6 +31,8 @@ struct Report<'a> {
     #[serde(flatten)]
     contents: &'a Contents,
     seconds: f64,
+    /// What backends logged.
+    log: Vec<Logged>,
 }
 
 /// What is in the file.
@@ -209,6 +211,7 @@ fn work(args: &Args) -> Result<ExitCode> {
     if let Some(path) = &args.debug.trace {
         trace::write(path, &spans)?;
     }
+    let logged = progress.take_logged();
     drop(progress);
     if args.output.is_none() {
         report::note("named after the model; --output names another file");
@@ -221,7 +224,7 @@ fn work(args: &Args) -> Result<ExitCode> {
         Work::One(_) => Contents::One(Overview::of(&file.only()?)),
         Work::Variants(..) => Contents::Variants(VariantsOverview::of(&file, &file.all()?)),
     };
-    print(args, output, &contents, start.elapsed())?;
+    print(args, output, &contents, (start.elapsed(), logged))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -319,10 +322,10 @@ fn first_difference(first: &ArtifactFile, second: &ArtifactFile) -> Option<Strin
     }
 }
 
-fn print(args: &Args, output: &Path, contents: &Contents, time: Duration) -> Result<()> {
+fn print(args: &Args, output: &Path, contents: &Contents, (time, log): (Duration, Vec<Logged>)) -> Result<()> {
     if args.json {
         let file = output.display().to_string();
-        return report::print_json(&Report { file, contents, seconds: time.as_secs_f64() });
+        return report::print_json(&Report { file, contents, seconds: time.as_secs_f64(), log });
     }
     let again = if args.check_reproducible { ", twice with the same bytes" } else { "" };
     let took = report::duration(time);

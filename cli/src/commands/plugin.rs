@@ -1,5 +1,6 @@
-//! `byoc plugin`: the known backends, their descriptions, a project for a new one, and the conformance kit.
+//! `byoc plugin`: the known backends, their descriptions, a project for a new one, the conformance kit, and times of regions.
 
+mod bench;
 mod new;
 mod test;
 
@@ -23,6 +24,7 @@ pub(crate) enum Args {
     Info(Info),
     New(new::Args),
     Test(test::Args),
+    Bench(bench::Args),
 }
 
 impl Args {
@@ -78,6 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Args::Info(args) => info(args),
         Args::New(args) => new::run(args),
         Args::Test(args) => return test::run(args),
+        Args::Bench(args) => return bench::run(args),
     }?;
     Ok(ExitCode::SUCCESS)
 }

@@ -130,7 +130,7 @@ fn compare(args: &Args, execution: &Execution, ready: Ready, tolerances: &Tolera
         (Some(path), _) => outputs::read_expected(path, &loaded.session.outputs())?,
         (None, Some(model)) => {
             let names = [embed::reference()?.0, embed::default_backend()?];
-            let registry = compile_request::registry_of(&execution.plugins, &names)?;
+            let registry = compile_request::registry_of(&execution.places(), &names)?;
             by_reference_kernels(model, &registry, &loaded)
                 .map_err(|error| told_by_backends(error, &[model], || Ok(registry)))?
         }
@@ -146,7 +146,7 @@ fn compare(args: &Args, execution: &Execution, ready: Ready, tolerances: &Tolera
 
 /// The backend of a region that computes in numbers of few bits, whose ranges come from samples; `None` where there is none.
 fn quantised(execution: &Execution, variant: Option<&str>) -> Option<String> {
-    let Execution { file, plugins, backends, .. } = execution;
+    let (Execution { file, backends, .. }, plugins) = (execution, &execution.places());
     let (registry, used): (_, Vec<String>) = if artifact::is_model(file) {
         (compile_request::isolated_registry(plugins, &backends.backend), backends.backend.clone())
     } else {

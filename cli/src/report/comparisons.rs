@@ -19,6 +19,8 @@ pub(crate) fn comparisons(comparisons: &[Comparison]) -> String {
         let none = || "-".to_owned();
         let share = |share: Option<f64>| share.map_or_else(none, |share| format!("{:.1}%", 100.0 * share));
         let [cosine, snr] = match likeness {
+            // What is no number has neither.
+            Some(_) if comparison.non_finite_in_one > 0 => [none(), none()],
             Some(likeness) => [format!("{:.6}", likeness.cosine), format!("{:.1}", likeness.snr)],
             None => [none(), none()],
         };
@@ -32,9 +34,13 @@ pub(crate) fn comparisons(comparisons: &[Comparison]) -> String {
     format!("{}\n{}{space}{told}", results.text(), numbers.text())
 }
 
-/// An error with three digits; a dash where there was nothing to compare.
+/// An error with three digits; a dash where there was nothing to compare, and infinite where one of the two is no number.
 fn error(comparison: &Comparison, value: f64) -> String {
-    if comparison.compared { scientific(value, 2) } else { "-".into() }
+    match (comparison.compared, comparison.non_finite_in_one) {
+        (false, _) => "-".into(),
+        (true, 0) => scientific(value, 2),
+        (true, _) => "inf".into(),
+    }
 }
 
 fn scientific(value: f64, digits: usize) -> String {
@@ -86,9 +92,11 @@ pub(crate) fn checked_regions(checked: &[Checked]) -> String {
     let headings = ["region", "backend", ">max abs", ">max rel", "within", "result"];
     let mut table = Table::new(&headings).tone("result", tone);
     for row in checked {
-        let worst = |of: fn(&Comparison) -> f64| match row.outputs.iter().any(|output| output.compared) {
-            true => scientific(row.outputs.iter().map(of).fold(0.0, f64::max), 2),
-            false => "-".into(),
+        let worst = |of: fn(&Comparison) -> f64| {
+            let compared = row.outputs.iter().filter(|output| output.compared);
+            let worst = compared
+                .max_by(|a, b| (a.non_finite_in_one > 0).cmp(&(b.non_finite_in_one > 0)).then(of(a).total_cmp(&of(b))));
+            worst.map_or_else(|| "-".into(), |output| error(output, of(output)))
         };
         let result = match (&row.not_compared, row.holds()) {
             (Some(_), _) => "not compared",
@@ -188,6 +196,14 @@ y: shape f32[1], expected f32[2]
         let nan = floats(&[f32::NAN, 1.0]);
         let same = comparisons(&[Comparison::of("y", &nan, &nan, Tolerance::default())]);
         assert!(same.ends_with("\n\ny: 1 element is NaN or infinite, as in the reference\n"), "{same}");
+        let lost = comparisons(&[Comparison::of("y", &nan, &floats(&[1.0, 1.0]), Tolerance::default())]);
+        let expected = "\
+output  max abs  max rel  cosine  SNR dB  top-1  top-5
+y           inf      inf       -       -      -      -
+
+y: 1 of 2 differ, first [0]: NaN, expected 1
+";
+        assert!(lost.ends_with(expected), "{lost}");
     }
 
     #[test]

@@ -24,10 +24,12 @@ pub struct SearchPath {
 }
 
 impl SearchPath {
-    /// The given files and folders, then what the environment and the program's place add.
-    pub fn standard(files: Vec<PathBuf>, dirs: Vec<PathBuf>) -> SearchPath {
+    /// The given files and folders, then what the environment and the place of `program` add: of the one that runs where none is
+    /// given.
+    pub fn standard(files: Vec<PathBuf>, dirs: Vec<PathBuf>, program: Option<&Path>) -> SearchPath {
+        let own = if program.is_none() { std::env::current_exe().ok() } else { None };
         SearchPath { files, dirs, ..SearchPath::default() }
-            .with(|name| std::env::var_os(name), std::env::current_exe().ok().as_deref())
+            .with(|name| std::env::var_os(name), program.or(own.as_deref()))
     }
 
     fn with(mut self, variable: impl Fn(&str) -> Option<OsString>, program: Option<&Path>) -> SearchPath {
@@ -106,6 +108,13 @@ mod tests {
         let found = places(&[("BYOC_PLUGIN_PATH", ""), ("HOME", "/home/me")]);
         assert_eq!(found.dirs, ["mine", "/home/me/.local/share/byoc/plugins"].map(PathBuf::from));
         assert_eq!(found.ignored, Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn a_folder_belongs_to_the_program() {
+        let found = SearchPath::standard(vec![], vec![], Some(Path::new("/opt/bin/byoc")));
+        assert_eq!(found.dirs.last().map(PathBuf::as_path), Some(Path::new("/opt/bin/../lib/byoc/plugins")));
+        assert_eq!(found.beside, Some("/opt/bin".into()));
     }
 
     #[test]

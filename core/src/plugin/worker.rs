@@ -1,11 +1,13 @@
 //! Workers: plugins describe, check and compile in processes of their own, so that a crash does not end
 //! this one. Each plugin has one worker, the same program started once more; constants reach it as ranges of files that
-//! both sides map.
+//! both sides map. Where the host asks for it, its regions run there as well.
 
+mod apart;
 mod budget;
 mod client;
 mod ending;
 mod protocol;
+mod regions;
 mod server;
 mod shared;
 mod wait;
@@ -35,13 +37,16 @@ pub struct Isolation {
     pub memory: u64,
     /// Most bytes of code, and of packed constants, that it may write for a region; 0 for the default of [`OutputBudget`].
     pub output: u64,
+    /// Whether regions run there as well, one at a time: a crash, a hang or too much memory ends a run, and this process goes on.
+    /// Regions on devices, with texts or with sizes that only a run tells do not.
+    pub runs: bool,
 }
 
 impl Isolation {
     /// Workers of `program`, which may be silent for five minutes and use what the machine has.
     pub fn by(program: PathBuf) -> Isolation {
         let time = Duration::from_secs(300);
-        Isolation { program, arguments: vec![WORKER.into()], time, memory: 0, output: 0 }
+        Isolation { program, arguments: vec![WORKER.into()], time, memory: 0, output: 0, runs: false }
     }
 }
 

@@ -15,17 +15,12 @@ use crate::artifact::manifest::ConstantUse;
 use crate::artifact::{Artifact, manifest};
 use crate::crash;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::plugin::{Registered, Registry};
+use crate::plugin::{self, Registered, Registry};
 
 /// A loaded region with all memory that its executable borrows.
-pub(super) struct Bound<E: ?Sized> {
-    // Dropped first: it borrows from the field below.
-    executable: Box<E>,
-    // Heap memory that stays in place while `Bound` moves, and is not changed.
-    _borrowed: Box<Borrowed>,
-}
+pub(super) type Bound<E> = plugin::Bound<E, Borrowed>;
 
-struct Borrowed {
+pub(super) struct Borrowed {
     code: Bytes,
     constants: Vec<BorrowedConstant>,
 }
@@ -39,24 +34,6 @@ struct BorrowedConstant {
     strides: Vec<i64>,
     /// Where it is on the device, for a region that runs on one.
     address: u64,
-}
-
-impl<E: ?Sized> Bound<E> {
-    pub(super) fn executable(&mut self) -> &mut E {
-        self.executable.as_mut()
-    }
-
-    /// Loads an executable that borrows code and constants.
-    fn new(
-        memory: Borrowed,
-        load: impl FnOnce(&'static Borrowed) -> std::result::Result<Box<E>, Error>,
-    ) -> std::result::Result<Self, Error> {
-        let memory = Box::new(memory);
-        // SAFETY: `memory` is on the heap, is never changed, and `Bound` drops it after the executable, so the reference is
-        // good for as long as the executable may use it. The executable does not leave `Bound`.
-        let borrowed: &'static Borrowed = unsafe { &*std::ptr::from_ref(memory.as_ref()) };
-        Ok(Bound { executable: load(borrowed)?, _borrowed: memory })
-    }
 }
 
 /// Regions as they are loaded.
@@ -219,7 +196,18 @@ impl BorrowedConstant {
 }
 
 fn load_failed(registered: &Registered, title: &str, error: Error) -> Diagnostic {
+    let name = &registered.description.name;
+    if error.crashed {
+        return crashed(title, name, &error, "it was loaded");
+    }
     let node = error.node.map(|node| format!(", node '{node}'")).unwrap_or_default();
-    let message = format!("backend '{}' cannot load {title}{node}: {}", registered.description.name, error.message);
+    let message = format!("backend '{name}' cannot load {title}{node}: {}", error.message);
     Diagnostic { code: Code::RunFailed, message, hint: error.hint }
+}
+
+/// What is told of a worker that ended while it did something with what is called `title`, as of a backend that ends this process.
+pub(super) fn crashed(title: &str, backend: &str, error: &Error, what: &str) -> Diagnostic {
+    let message = format!("{title} of the backend '{backend}' {} while {what}", error.message);
+    let hint = "Report this to the backend's maker; leave it out of --backend to compile without it";
+    Diagnostic::new(Code::BackendCrashed, message).hint(hint)
 }

@@ -131,6 +131,8 @@ pub struct Comparison {
     pub mismatches: usize,
     /// Elements that are NaN or infinite, and the same in the reference.
     pub non_finite: usize,
+    /// Elements that are NaN or infinite in one of the two, and something else in the other. The numbers above leave them out.
+    pub non_finite_in_one: usize,
     /// What is wrong, where something is.
     pub problem: Option<String>,
 }
@@ -149,6 +151,7 @@ impl Comparison {
             likeness: None,
             mismatches: 0,
             non_finite: 0,
+            non_finite_in_one: 0,
             problem: None,
         };
         if (found.dtype(), found.shape()) != (expected.dtype(), expected.shape()) {
@@ -217,6 +220,7 @@ impl Comparison {
         if !(a.is_finite() && b.is_finite()) {
             let same = a.is_nan() && b.is_nan();
             self.non_finite += usize::from(same);
+            self.non_finite_in_one += usize::from(!same);
             return same;
         }
         let apart = (a - b).abs();
@@ -302,8 +306,10 @@ mod tests {
     #[test]
     fn elements_that_are_no_numbers_in_both_are_counted() {
         let comparison = compare(&[f32::NAN, f32::INFINITY, 1.0], &[f32::NAN, f32::INFINITY, 1.0], 0.0, 0.0);
-        assert_eq!((comparison.holds(), comparison.non_finite), (true, 2));
-        assert_eq!(compare(&[f32::NAN], &[1.0], 0.0, 0.0).non_finite, 0);
+        assert_eq!((comparison.holds(), comparison.non_finite, comparison.non_finite_in_one), (true, 2, 0));
+        let infinite = f32::INFINITY;
+        let comparison = compare(&[f32::NAN, 2.0, infinite, 3.0], &[1.0, infinite, -infinite, 3.0], 0.0, 0.0);
+        assert_eq!((comparison.holds(), comparison.non_finite, comparison.non_finite_in_one), (false, 0, 3));
     }
 
     #[test]

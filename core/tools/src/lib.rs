@@ -25,6 +25,7 @@ pub mod profile;
 pub mod reference;
 pub mod regions;
 pub mod request;
+pub mod side_by_side;
 pub mod statistics;
 pub mod tensor;
 pub mod text;

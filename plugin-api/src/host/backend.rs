@@ -338,7 +338,9 @@ impl HostRuntime for LoadedBackend {
                 let executable = guarded(|| backend.runtime().host()?.load(code, constants, environment))?;
                 Ok(Box::new(LinkedExecutable(Guard::new(executable))))
             }
-            Code::Plugin(wire, index) => wire.library()?.load(*index, code, constants, &self.environment(environment)?),
+            Code::Plugin(wire, index) => {
+                Arc::clone(wire).load(*index, code, constants, &self.environment(environment)?)
+            }
         }
     }
 }

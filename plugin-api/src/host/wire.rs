@@ -2,6 +2,7 @@
 //! through whoever has it open in another process and makes the same calls there.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use super::answer::{collect, failure};
 use super::device::PluginDeviceExecutable;
@@ -28,6 +29,17 @@ pub trait Wire: Send + Sync {
 
     /// The plugin in this process, for what is run.
     fn library(&self) -> Result<&Library, Error>;
+
+    /// Makes a region ready to run, in the memory of the host; the environment is JSON. In this process, unless the wire knows better.
+    fn load<'a>(
+        self: Arc<Self>,
+        backend: usize,
+        code: &'a [u8],
+        constants: &BoundConstants<'a>,
+        environment: &[u8],
+    ) -> Result<Box<dyn Executable + 'a>, Error> {
+        self.library()?.load(backend, code, constants, environment)
+    }
 }
 
 /// How a call ended, as the plugin says.
@@ -43,6 +55,11 @@ impl Ending {
     /// The ending of a call that could not be made.
     pub fn failed(error: &Error) -> Ending {
         Ending { status: abi::FAILED, error: serde_json::to_vec(error).unwrap_or_default() }
+    }
+
+    /// What a call that has no other answer comes to.
+    pub fn result(&self) -> Result<(), Error> {
+        if self.status == abi::OK { Ok(()) } else { Err(failure(self.status, &self.error)) }
     }
 }
 
@@ -126,7 +143,11 @@ fn list(views: &[ConstantView]) -> ConstantList {
 
 impl Library {
     /// Makes a region ready to run; the environment is JSON.
-    pub(super) fn load<'a>(
+    ///
+    /// # Errors
+    ///
+    /// Those of the backend.
+    pub fn load<'a>(
         &self,
         backend: usize,
         code: &'a [u8],

@@ -257,8 +257,7 @@ fn errors_of_the_device() {
 fn the_kit() {
     let bench = Bench { folder: Folder::empty(), plugin: places::plugin("cublas").display().to_string() };
     let folder = both().to_str().expect("a plain path");
-    let tested = bench
-        .run_exactly(&["plugin", "test", &bench.plugin, "--json"], &[("BYOC_CUDA_PATH", folder)]);
+    let tested = bench.run_exactly(&["plugin", "test", &bench.plugin, "--json"], &[("BYOC_CUDA_PATH", folder)]);
     let report: serde_json::Value = serde_json::from_str(&tested.stdout).unwrap_or_else(|_| panic!("{tested:?}"));
     let cases = report["cases"].as_array().expect("a list");
     let text = |case: &serde_json::Value, field: &str| case[field].as_str().unwrap_or_default().to_owned();

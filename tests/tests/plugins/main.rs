@@ -8,6 +8,7 @@ mod discovery;
 mod files;
 mod hostile;
 mod hostile_in_c;
+mod isolated_runs;
 mod strings;
 mod tools_and_candidates;
 mod workers;

@@ -5,10 +5,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use byoc_tests::c_plugin;
+use byoc_tests::fixture::c_plugin_of_today;
 use byoc_tests::folder::Folder;
 use byoc_tests::onnx::small;
 use byoc_tests::places;
 use byoc_tests::program::{byoc, outcome};
+use serde_json::{Value, json};
 
 const IN_CODEGEN: &str = "    (void)backend, (void)constants, (void)options;\n    if (reason)";
 const COMPILE: [&str; 8] =
@@ -122,4 +124,21 @@ fn a_crash_is_seen_beside_helpers_that_live_on() {
 fn the_standard_input_of_a_plugin_is_empty() {
     let folder = bench("", "{ char byte; if (read(0, &byte, 1) != 0) return byoc_fail(error, \"there is input\"); }");
     folder.byoc(&COMPILE).success();
+}
+
+#[test]
+fn what_a_backend_logs_is_told() {
+    const CODEGEN: &str = "if (byoc_is(method, \"codegen\")) return";
+    let logs = CODEGEN.replace(" return", " byoc_log(out, \"a tile of 8\");");
+    let folder = Folder::empty();
+    folder.write("model.onnx", small().finish());
+    let plugin =
+        c_plugin_of_today(folder.path(), "cmatmul", &[("plugin.c", CODEGEN, &format!("{logs}\n    {CODEGEN}"))]);
+    let compile = ["compile", "model.onnx", "-o", "model.byoc", "--backend", "cmatmul,json", "--plugin"];
+    let compile = [&compile[..], &[plugin.to_str().expect("a plain path")]].concat();
+    let told = folder.byoc(&[&compile[..], &["--json"]].concat());
+    let report: Value = serde_json::from_str(told.success()).expect("JSON");
+    assert_eq!(report["log"], json!([{ "backend": "cmatmul", "text": "byoc_main_cmatmul_0: a tile of 8" }]));
+    let told = folder.byoc(&[&compile[..], &["--verbose"]].concat());
+    assert!(told.stderr.contains("cmatmul: byoc_main_cmatmul_0: a tile of 8\n"), "{}", told.stderr);
 }

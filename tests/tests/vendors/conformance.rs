@@ -7,6 +7,7 @@ mod loop_of_the_day;
 mod mutants;
 mod precision;
 mod quantised;
+mod tarn;
 mod vendor;
 
 use std::collections::BTreeSet;

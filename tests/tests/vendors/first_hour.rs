@@ -67,6 +67,13 @@ impl Vendor {
         assert_eq!(regions.collect::<Vec<_>>(), ["acme", "json"]);
     }
 
+    /// Installs a package of the project, and has the program that is beside it find the backend, without a flag or a variable.
+    fn finds_what_was_installed(&self, install: &str, program: &str) {
+        self.run("byoc-acme", install);
+        let listed = self.run("byoc-acme", &format!("unset BYOC_PLUGIN_PATH; {program} plugin list"));
+        assert!(listed.lines().any(|line| line.starts_with("acme ")), "{listed}");
+    }
+
     /// The commands of a page. `byoc plugin test` is left out by a program that does not have it.
     fn commands(&self, page: &Path) -> Vec<Block> {
         let page = String::from_utf8(places::read(page)).expect("text");
@@ -74,6 +81,27 @@ impl Vendor {
         let commands = blocks(&page).into_iter().filter(|block| block.info == "sh");
         commands.filter(|block| tests || !block.text.starts_with("byoc plugin test ")).collect()
     }
+}
+
+/// A read behind an input, which nothing but a sanitizer sees.
+#[test]
+fn a_sanitizer_sees_what_guard_pages_do_not() {
+    let vendor = Vendor::new();
+    let page = vendor.commands(&places::checkout().join("docs/writing-a-backend.md"));
+    let of = |section: &str| -> Vec<&str> {
+        page.iter().filter(|block| block.section == section).map(|block| &*block.text).collect()
+    };
+    vendor.run(".", of("In C")[0]);
+    let source = vendor.project().join("acme.c");
+    let text = String::from_utf8(places::read(&source)).expect("text");
+    const LOAD: &str = "    *handle = result;\n";
+    assert!(text.contains(LOAD), "nothing to change");
+    let beyond = "    { char *own = (char *)malloc(code.len); *(volatile char *)(own + code.len) = 1; free(own); }\n";
+    std::fs::write(&source, text.replace(LOAD, &format!("{beyond}{LOAD}"))).expect("it is ours");
+    let commands = of("Under a sanitizer").concat();
+    let told = vendor.run("byoc-acme", &format!("({commands}) > told 2>&1 || true; cat told"));
+    assert!(told.contains("ERROR: AddressSanitizer: heap-buffer-overflow"), "{told}");
+    assert!(told.contains(" fail ") && told.contains("ended the process (exit code 1)"), "{told}");
 }
 
 /// Third-party crates are built once, under our own build folder, with the versions that we have. A vendor's own are downloaded.
@@ -112,6 +140,20 @@ fn the_readme_works_as_written() {
 fn a_backend_in_c() {
     let vendor = Vendor::new();
     vendor.goes_the_whole_way("In C", || {});
+    let page = vendor.commands(&places::checkout().join("docs/writing-a-backend.md"));
+    for section in ["Under a sanitizer", "Packages"] {
+        let of_section = page.iter().filter(|block| block.section == section).map(|block| &*block.text);
+        vendor.run("byoc-acme", &of_section.collect::<String>());
+    }
+    vendor.finds_what_was_installed(
+        "mkdir -p root/usr/bin; cp -L \"$(command -v byoc)\" root/usr/bin/; dpkg-deb -x byoc-acme.deb root",
+        "root/usr/bin/byoc",
+    );
+    vendor.finds_what_was_installed(
+        "python3 -m venv environment; environment/bin/pip install --quiet --no-deps wheels/*.whl; \
+         cp -L \"$(command -v byoc)\" environment/bin/",
+        "environment/bin/byoc",
+    );
     vendor.run("byoc-acme", "make clean all test CFLAGS='-O1 -Werror -pedantic'");
     vendor.run("byoc-acme", "make clean; ! make CC=false");
     if Command::new("c++").arg("--version").output().is_ok() {

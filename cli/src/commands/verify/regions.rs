@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, model: &Path, tolerances: &Tolerances) -> Result<
     let Gathered { values: given, made_up } = entry_inputs(execution, &opened, entry)?;
     let sizes = sizes_like(model, &declared(entry))?;
     let names = [embed::reference()?.0, embed::default_backend()?];
-    let registry = compile_request::registry_of(&execution.plugins, &names)?;
+    let registry = compile_request::registry_of(&execution.places(), &names)?;
     let mut reference = by_kernels(model, &registry, &entry.name, &sizes)?;
     let options = &opened.options;
     let mut calls = SingleCalls::new(artifact, opened.registry(), options)?;

@@ -44,7 +44,7 @@ pub(super) fn repro_command(about: &About<'_>, symbol: &str) -> String {
         flag("--shape", format!("{input}:{}", text::shape(shape)));
     }
     sizes.dims.iter().for_each(|(name, size)| flag("--dim", format!("{name}={size}")));
-    let plugins = &execution.plugins;
+    let plugins = &execution.places();
     plugins.plugin.iter().for_each(|path| flag("--plugin", path.display().to_string()));
     plugins.plugin_dir.iter().for_each(|path| flag("--plugin-dir", path.display().to_string()));
     if plugins.in_process {

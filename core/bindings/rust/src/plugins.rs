@@ -6,7 +6,7 @@ use byoc_core::diagnostic::Result;
 use byoc_core::plugin::{Registry, SearchPath};
 
 /// Where plugins are looked for beside the folders of `BYOC_PLUGIN_PATH`, the user's plugin folder, and `../lib/byoc/plugins` from the
-/// calling program.
+/// program `byoc`, or from the calling program where that is not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plugins {
     /// Files; each must be a plugin.
@@ -21,7 +21,7 @@ pub struct Plugins {
 impl Plugins {
     /// The places, as core has them.
     pub fn search(&self) -> SearchPath {
-        SearchPath::standard(self.files.clone(), self.dirs.clone())
+        SearchPath::standard(self.files.clone(), self.dirs.clone(), self.program.as_deref())
     }
 
     /// The backends of these names, in this process: for what is to be run. No plugin is opened that is not needed for them.

@@ -1,5 +1,5 @@
 //! The host's end of a worker: starts it, passes calls on to it, and finds out how it ended. What it compiled is loaded and
-//! run in this process: only then is the plugin opened here.
+//! run in this process, where runs are not to be in a worker too: only then is the plugin opened here.
 
 use std::io::{self, BufReader};
 use std::net::Shutdown;
@@ -8,14 +8,16 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use byoc_plugin_api::Error;
 use byoc_plugin_api::host::{Answer, Call, Ending, Identity, Library, LoadError, Part, Plugin, Wire};
+use byoc_plugin_api::{BoundConstants, Error, Executable};
 
 use super::Isolation;
+use super::apart::Apart;
 use super::budget::OutputBudget;
 use super::ending::Group;
 use super::protocol::{Frame, MOST_ANSWER, Request, SharedCall, receive, send_request};
@@ -38,6 +40,8 @@ pub(super) struct Worker {
     identity: OnceLock<Identity>,
     /// The plugin in this process, once something is to be run.
     here: OnceLock<Result<Library, Error>>,
+    /// How many processes were started.
+    started: AtomicU64,
 }
 
 /// How a request that the worker lived through ended.
@@ -49,6 +53,8 @@ enum Answered {
 }
 
 struct Running {
+    /// Which of those that were started.
+    number: u64,
     child: Child,
     stream: BufReader<UnixStream>,
     /// Closes the stream once the child has ended: a process that the plugin forked may hold the other end.
@@ -64,6 +70,7 @@ impl Worker {
             running: Mutex::new(None),
             identity: OnceLock::new(),
             here: OnceLock::new(),
+            started: AtomicU64::new(0),
         }
     }
 
@@ -92,20 +99,52 @@ impl Worker {
     /// Sends a request and gives `answer` what comes back. When the worker ends or is silent for too long, the error says
     /// how, and [`Error::crashed`] is set.
     fn ask(&self, request: &Request, behind: Option<&[u8]>, answer: &mut Answer<'_>) -> Result<Ending, Error> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut worker = match running.take() {
+        let mut running = self.running();
+        let worker = match running.take() {
             Some(worker) => worker,
             None => self.start()?,
         };
+        self.ask_one(worker, &mut running, (request, behind), answer).map(|(ending, _)| ending)
+    }
+
+    /// Loads a region: which process has it, and how that ended.
+    pub(super) fn load_region(&self, request: &Request, environment: &[u8]) -> Result<(Ending, u64), Error> {
+        self.open_where_ended()?;
+        let mut running = self.running();
+        let worker = running.take().ok_or_else(|| Error::new("the worker has ended"))?;
+        self.ask_one(worker, &mut running, (request, Some(environment)), &mut |_| Ok(()))
+    }
+
+    /// Asks the process of that number; `None` where it has ended.
+    pub(super) fn ask_of(
+        &self,
+        number: u64,
+        request: &Request,
+        answer: &mut Answer<'_>,
+    ) -> Result<Option<Ending>, Error> {
+        let mut running = self.running();
+        let Some(worker) = running.take_if(|worker| worker.number == number) else { return Ok(None) };
+        self.ask_one(worker, &mut running, (request, None), answer).map(|(ending, _)| Some(ending))
+    }
+
+    /// Asks a process, and keeps it in `running` where it lives on.
+    fn ask_one(
+        &self,
+        mut worker: Running,
+        running: &mut Option<Running>,
+        (request, behind): (&Request, Option<&[u8]>),
+        answer: &mut Answer<'_>,
+    ) -> Result<(Ending, u64), Error> {
         match worker.ask(request, behind, answer) {
-            Ok(Answered::Ended(ending)) => {
-                *running = Some(worker);
-                Ok(ending)
-            }
+            Ok(Answered::Ended(ending)) => Ok((ending, running.insert(worker).number)),
             // Frames are left over: the next request goes to a new worker.
             Ok(Answered::BrokenOff(error)) => Err(error),
             Err(error) => Err(worker.end(&error, &self.isolation)),
         }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts the process.
@@ -128,7 +167,10 @@ impl Worker {
             .map_err(failed)?;
         let group = Group::led_by(&child);
         match group.when_leader_ends(move || drop(wire.shutdown(Shutdown::Both))) {
-            Ok(ended) => Ok(Running { child, stream: BufReader::new(ours), ended, stopped: false }),
+            Ok(ended) => {
+                let number = self.started.fetch_add(1, Ordering::Relaxed);
+                Ok(Running { number, child, stream: BufReader::new(ours), ended, stopped: false })
+            }
             Err(error) => {
                 group.end();
                 let _ = child.wait();
@@ -137,20 +179,21 @@ impl Worker {
         }
     }
 
-    /// Whether there is a worker that has opened the plugin.
-    fn is_running(&self) -> bool {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    /// Sees to it that there is a worker that has opened the plugin.
+    fn open_where_ended(&self) -> Result<(), Error> {
+        if self.running().is_some() {
+            return Ok(());
+        }
+        self.open().map(drop).map_err(|error| match error {
+            LoadError::Process(error) => error,
+            refused => Error::new(format!("the plugin cannot be opened again: {refused}")),
+        })
     }
 }
 
 impl Wire for Worker {
     fn call(&self, backend: usize, call: &Call<'_>, answer: &mut Answer<'_>) -> Result<Ending, Error> {
-        if !self.is_running() {
-            self.open().map_err(|error| match error {
-                LoadError::Process(error) => error,
-                refused => Error::new(format!("the plugin cannot be opened again: {refused}")),
-            })?;
-        }
+        self.open_where_ended()?;
         let mut shared = share_constants(call.constants)?;
         let mut blobs = Vec::new();
         // Open until the worker has answered.
@@ -172,12 +215,29 @@ impl Wire for Worker {
     }
 
     fn library(&self) -> Result<&Library, Error> {
+        if self.isolation.runs {
+            let error = Error::new("regions on a device run in this process only");
+            return Err(error.hint("Leave out --isolate"));
+        }
         let here = self.here.get_or_init(|| {
             let opened = Library::open(&self.path)
                 .and_then(|(identity, library)| self.check_identity(identity).map(|_| library));
             opened.map_err(|error| Error::new(format!("its plugin cannot be opened here: {error}")))
         });
         here.as_ref().map_err(Clone::clone)
+    }
+
+    fn load<'a>(
+        self: Arc<Self>,
+        backend: usize,
+        code: &'a [u8],
+        constants: &BoundConstants<'a>,
+        environment: &[u8],
+    ) -> Result<Box<dyn Executable + 'a>, Error> {
+        match self.isolation.runs {
+            true => Ok(Box::new(Apart::load(self, backend, code, constants, environment)?)),
+            false => self.library()?.load(backend, code, constants, environment),
+        }
     }
 }
 
@@ -262,7 +322,7 @@ mod tests {
     fn said(script: &str) -> (String, Duration) {
         let arguments = vec!["-c".into(), script.into()];
         let time = Duration::from_secs(2);
-        let isolation = Isolation { program: "/bin/sh".into(), arguments, time, memory: 0, output: 0 };
+        let isolation = Isolation { program: "/bin/sh".into(), arguments, time, memory: 0, output: 0, runs: false };
         let worker = Worker::new(Path::new("plugin.so"), &isolation);
         let start = Instant::now();
         let Err(LoadError::Process(error)) = worker.open() else { panic!("it is not a worker") };

@@ -25,6 +25,16 @@ pub(super) enum Request {
     Open { path: PathBuf, memory: u64 },
     /// Calls a method. The plugin's request is in the frame behind this one.
     Call(SharedCall),
+    /// Loads a region. Its environment is in the frame behind this one.
+    Load(SharedRegion),
+    /// Runs a region.
+    Run(SharedRun),
+    /// Whether a region takes times of its steps from here on.
+    TimeSteps { region: u64, on: bool },
+    /// The steps of a region's last run. The answer is an item, a list of them.
+    Steps { region: u64 },
+    /// Gives a region's memory back.
+    Free { region: u64 },
 }
 
 /// A call with its constants and bytes.
@@ -35,6 +45,37 @@ pub(super) struct SharedCall {
     pub(super) method: String,
     pub(super) constants: Shared,
     pub(super) blobs: Vec<SharedBytes>,
+}
+
+/// A region that is to run in the worker.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SharedRegion {
+    /// What the host calls it: no two of a host have the same.
+    pub(super) region: u64,
+    /// An index into the plugin's list.
+    pub(super) backend: usize,
+    pub(super) code: SharedBytes,
+    pub(super) constants: Shared,
+    /// The layouts of those constants that are packed.
+    pub(super) layouts: Vec<(ConstantId, String)>,
+}
+
+/// A run: its tensors lie row-major in memory that both sides map.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SharedRun {
+    pub(super) region: u64,
+    pub(super) memory: SharedFile,
+    pub(super) inputs: Vec<Placed>,
+    pub(super) outputs: Vec<Placed>,
+}
+
+/// A tensor of a run.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Placed {
+    pub(super) dtype: DType,
+    pub(super) shape: Vec<i64>,
+    /// Of its first byte in the memory.
+    pub(super) offset: usize,
 }
 
 /// Constants as places in files.

@@ -1,4 +1,4 @@
-//! The worker's end: opens one plugin and makes the calls it is asked for, until the host hangs up. The plugin's output is
+//! The worker's end: opens one plugin, makes the calls and runs the regions it is asked for, until the host hangs up. The plugin's output is
 //! streamed as it is: the host validates it.
 
 use std::fs::File;
@@ -11,6 +11,7 @@ use byoc_plugin_api::host::{Call, Ending, Library, Part, Wire};
 
 use super::ending::{end_process, end_with_parent};
 use super::protocol::{Frame, MOST, Request, SharedCall, receive, send_bytes, send_end, send_event, send_message};
+use super::regions::Regions;
 use super::shared::{bytes, constants, map};
 use super::wait::busy_wait;
 
@@ -27,6 +28,7 @@ fn serve_host() -> io::Result<()> {
     let mut from = BufReader::new(stream.try_clone()?);
     let mut out = BufWriter::with_capacity(MOST, stream);
     let mut plugin = None;
+    let mut regions = Regions::default();
     while let Some(request) = message(&mut from)? {
         let ending = match serde_json::from_slice(&request)? {
             Request::Open { path, memory } => {
@@ -40,15 +42,36 @@ fn serve_host() -> io::Result<()> {
             }
             Request::Call(call) => {
                 let behind = message(&mut from)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-                let plugin = plugin.as_ref().ok_or_else(|| Error::new("the plugin is not open"));
-                let answered = plugin.and_then(|plugin| answer(&call, &behind, plugin, &mut out));
+                let answered = opened(plugin.as_ref()).and_then(|plugin| answer(&call, &behind, plugin, &mut out));
                 answered.unwrap_or_else(|error| Ending::failed(&error))
+            }
+            Request::Load(region) => {
+                let environment = message(&mut from)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+                ended(opened(plugin.as_ref()).and_then(|plugin| regions.load(region, &environment, plugin)))
+            }
+            Request::Run(run) => ended(regions.run(run)),
+            Request::TimeSteps { region, on } => ended(regions.time_steps(region, on)),
+            Request::Steps { region } => {
+                let steps = regions.steps(region).and_then(|steps| Ok(send_message(&mut out, &steps)?));
+                ended(steps)
+            }
+            Request::Free { region } => {
+                regions.free(region);
+                Ending::default()
             }
         };
         send_end(&mut out, &ending)?;
         busy_wait(&from);
     }
     Ok(())
+}
+
+fn opened(plugin: Option<&Library>) -> Result<&Library, Error> {
+    plugin.ok_or_else(|| Error::new("the plugin is not open"))
+}
+
+fn ended(result: Result<(), Error>) -> Ending {
+    result.map_or_else(|error| Ending::failed(&error), |()| Ending::default())
 }
 
 /// The next request; `None` where the host has hung up.

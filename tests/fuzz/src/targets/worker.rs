@@ -68,6 +68,7 @@ fn take(input: &[u8]) -> Option<()> {
         time: SILENCE,
         memory: 0,
         output: 1 << 24,
+        runs: false,
     };
     // Only the worker opens it.
     let search = SearchPath { files: vec![models::place("plugin.so")], ..SearchPath::default() };

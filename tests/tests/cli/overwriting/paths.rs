@@ -154,6 +154,7 @@ const VERBS: &[(&str, &[&str], &[&str])] = &[
     ("plugin info", &[], &["--plugin", "--plugin-dir"]),
     ("plugin new", &["--dir"], &["--api"]),
     ("plugin test", &["--save-failing"], &["FILE", "--case"]),
+    ("plugin bench", &[], &["FILE", "[NAME=]MODEL.onnx"]),
     ("quickstart", &["--dir"], &[]),
     ("completions", &[], &[]),
     ("man", &[], &[]),

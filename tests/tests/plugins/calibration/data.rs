@@ -103,6 +103,7 @@ pub(crate) fn compile_in_process(
         time: Duration::from_secs(60),
         memory: 0,
         output: 0,
+        runs: false,
     };
     let files = vec![places::plugin("calibrated"), places::plugin("hostile")];
     let search = SearchPath { files, ..SearchPath::default() };

@@ -41,7 +41,8 @@ fn the_smallest_model_that_fails_is_shown_and_saved() {
         ["--only", "dense: f32[3x16] constants broadcast: run", "--save-failing", saved.to_str().expect("plain")];
     let tested = Tested::plain(&plugin, &arguments);
     let case = &tested.report["cases"][0];
-    let smallest = "v3 = MatMul(x1: f32[1x6], w2: constant f32[6x3]); v5 = Add(v3, w4: constant f32[3])";
+    let smallest = "input x1: f32[1,6]; v3: f32[1,3] = MatMul(x1, w2<f32[6,3] #c4f8c7fc>); \
+                    v5: f32[1,3] = Add(v3, w4<f32[3] -0.43617868 0.4614699 -0.23980665>); output v5: f32[1,3]";
     assert_eq!((tested.code, case["model"].as_str()), (Some(1), Some(smallest)));
     let files = places::list(&saved);
     let [file] = files.as_slice() else { panic!("{files:?}") };

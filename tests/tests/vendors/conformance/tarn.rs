@@ -1,0 +1,122 @@
+//! A vendor's story from end to end: a DSP that computes with weights of 16 and of 8 bits passes the kit, is found out where it is
+//! wrong, and its users are told how near to exact it is; each weight is stored once, in the form in which it is read.
+
+use byoc_core::artifact::Artifact;
+use byoc_tests::folder::Folder;
+use byoc_tests::onnx::{Model, Type};
+use byoc_tests::places;
+
+use serde_json::{Value, json};
+
+use super::Tested;
+
+const INT8: [&str; 2] = ["--backend-opt", "tarn.matrices=int8"];
+
+#[test]
+fn the_kit_passes_what_is_right_in_every_form() {
+    let plugin = places::plugin("tarn");
+    for options in [&[][..], &INT8] {
+        let tested = Tested::plain(&plugin, options);
+        assert_eq!((tested.code, tested.failures()), (Some(0), vec![]), "{options:?}");
+        assert!(tested.count("pass") > 300, "{}", tested.report["summary"]);
+    }
+}
+
+#[test]
+fn the_kit_finds_what_is_wrong_behind_reduced_precision() {
+    let plugin = places::plugin("tarn");
+    let bug = |bug: &'static str| [&INT8[..], &["--backend-opt", bug, "--fail-fast"]].concat();
+    let plus_one = Tested::plain(&plugin, &bug("tarn.bug=plus-one"));
+    assert!(plus_one.first_failure().1.contains("dB above the noise"), "{:?}", plus_one.first_failure());
+    let scale = Tested::plain(&plugin, &bug("tarn.bug=scale-of-next"));
+    assert!(scale.first_failure().1.contains("dB above the noise, not 30.0"), "{:?}", scale.first_failure());
+}
+
+/// A convolution, a product, and a product whose matrix somebody else reads as well.
+fn model() -> Model {
+    let values = |count: usize, seed: usize| -> Vec<f32> {
+        (0..count).map(|at| ((at * 7919 + seed) % 1009) as f32 / 504.0 - 1.0).collect()
+    };
+    Model::default()
+        .input("x", Type::Float, &[-1, 8, 6, 6])
+        .weight("filters", &[32, 8, 3, 3], &values(32 * 8 * 9, 1))
+        .weight("bias", &[32], &values(32, 2))
+        .weight("matrix", &[32 * 16, 64], &values(32 * 16 * 64, 3))
+        .weight("both", &[64, 64], &values(64 * 64, 4))
+        .node("Conv", &["x", "filters", "bias"], &["c"])
+        .node("Relu", &["c"], &["r"])
+        .node("Flatten", &["r"], &["f"])
+        .node("MatMul", &["f", "matrix"], &["m"])
+        .node("MatMul", &["m", "both"], &["n"])
+        .node("Exp", &["both"], &["e"])
+        .node("MatMul", &["n", "e"], &["o"])
+        .node("ReduceMean", &["both"], &["mean"])
+        .node("Add", &["o", "mean"], &["y"])
+        .output("y", Type::Float, &[-1, 64])
+}
+
+#[test]
+fn users_are_told_and_each_weight_is_stored_once() {
+    let folder = Folder::empty();
+    folder.write("model.onnx", model().finish());
+    let plugin = places::plugin("tarn");
+    let plugin = ["--plugin", plugin.to_str().expect("a plain path")];
+    let told = folder.byoc(&[&["plugin", "info", "tarn"][..], &plugin].concat());
+    assert!(told.success().contains("\nprecise to MatMul: 30.0 dB above the noise\n"), "{}", told.stdout);
+    for (matrices, layout, bytes) in
+        [("bf16", "tarn-panels/1", 32 * 16 * 64 * 2), ("int8", "tarn-int8/1", 32 * 16 * 64 + 64 * 4)]
+    {
+        let option = format!("tarn.matrices={matrices}");
+        let compile = ["compile", "model.onnx", "-o", "m.byoc", "--backend", "tarn,cpu", "--backend-opt", &option];
+        folder.byoc(&[&compile[..], &plugin].concat()).success();
+        let artifact = Artifact::open(&folder.path().join("m.byoc")).expect("an artifact");
+        let forms: Vec<_> = artifact.manifest().regions.iter().flat_map(|region| &region.constants).collect();
+        let packed: Vec<_> =
+            forms.iter().filter_map(|bound| Some((bound.layout.as_deref()?, bound.used.as_ref()?))).collect();
+        let of = |layout: &str| {
+            let of_layout: Vec<_> = packed.iter().filter(|(found, _)| *found == layout).collect();
+            assert_eq!(of_layout.len(), 1, "{layout}: {packed:?}");
+            artifact.stored(of_layout[0].1.constant).expect("it is there").len()
+        };
+        assert_eq!((of("tarn-filters/1"), of(layout)), (32 * 8 * 9 * 2, bytes));
+        let verify = ["verify", "m.byoc", "--model", "model.onnx", "--dim", "batch=2"];
+        folder.byoc(&[&verify[..], &plugin].concat()).success();
+    }
+}
+
+/// The regions of a model beside the host's kernels.
+#[test]
+fn regions_are_timed_beside_the_host() {
+    let folder = Folder::empty();
+    folder.write("model.onnx", model().finish());
+    let plugin = places::plugin("tarn");
+    let bench = ["plugin", "bench", plugin.to_str().expect("a plain path"), "model.onnx", "--duration", "0.01"];
+    let told = folder.byoc(&[&bench[..], &["--dim", "batch=2", "--json"]].concat());
+    let report: Value = serde_json::from_str(told.success()).expect("JSON");
+    assert_eq!(report["beside"], "json");
+    let rows = report["regions"].as_array().expect("a list");
+    let of = |field: &str| rows.iter().map(|row| row[field].clone()).collect::<Vec<_>>();
+    assert_eq!(of("nodes"), [json!(["Conv", "Relu"]), json!(["MatMul"]), json!(["MatMul"])]);
+    assert_eq!(of("region"), ["byoc_main_tarn_0", "byoc_main_tarn_1", "byoc_main_tarn_2"]);
+    for row in rows {
+        let number = |field: &str| row[field].as_f64().expect("a number");
+        assert!(number("seconds") > 0.0 && number("beside_seconds") > 0.0 && number("runs") >= 5.0, "{row}");
+        assert!((number("seconds") / number("beside_seconds") / number("ratio") - 1.0).abs() < 1e-9, "{row}");
+    }
+    let open = folder.byoc(&bench);
+    let error = "error: [B701] input 'x' of shape [batch,8,6,6] cannot be filled: the size 'batch' is open\n  \
+                 hint: Set it, as in --dim 'batch=1'";
+    assert_eq!((open.code, open.stderr.trim_end()), (Some(2), error));
+    folder.write(
+        "other.onnx",
+        Model::default()
+            .input("x", Type::Float, &[2])
+            .node("Exp", &["x"], &["y"])
+            .output("y", Type::Float, &[2])
+            .finish(),
+    );
+    let none = folder.byoc(&["plugin", "bench", plugin.to_str().expect("a plain path"), "other.onnx"]);
+    let error =
+        format!("error: [B403] '{}' takes no node of the model\n  hint: byoc explain says why", plugin.display());
+    assert_eq!((none.code, none.stderr.trim_end()), (Some(4), error.as_str()));
+}
