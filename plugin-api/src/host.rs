@@ -8,7 +8,7 @@ use libloading::os::unix::{RTLD_LOCAL, RTLD_NOW};
 use serde::{Deserialize, Serialize};
 
 use self::answer::one_line;
-pub use self::backend::LoadedBackend;
+pub use self::backend::{LoadedBackend, NO_REASON};
 use self::handshake::{Info, check_version, functions, read_info};
 pub use self::lists::checked_candidates;
 pub use self::manifest::Manifest;

@@ -135,6 +135,8 @@ pub use constants::*;
 pub use domain::*;
 pub use dtype::*;
 pub use error::*;
+/// The elements of [`DType::F16`] and [`DType::BF16`].
+pub use half::{bf16, f16};
 pub use job::*;
 pub use operator::*;
 pub use options::*;

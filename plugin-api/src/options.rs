@@ -124,13 +124,14 @@ impl OptionSpec {
         OptionSpec { name: name.into(), kind, default: default.to_string(), help: help.into() }
     }
 
+    /// Whether the value is one of those that the option takes.
     fn check(&self, value: &str) -> Result<(), Error> {
         let (fits, takes) = match &self.kind {
             OptionKind::Bool => (matches!(value, "true" | "false"), "true or false".to_owned()),
             OptionKind::Int => (value.parse::<i64>().is_ok(), "a whole number".to_owned()),
             OptionKind::Float => (value.parse::<f64>().is_ok(), "a number".to_owned()),
             OptionKind::Text => (true, String::new()),
-            OptionKind::Choice(words) => (words.iter().any(|word| word == value), words.join(" or ")),
+            OptionKind::Choice(words) => (words.iter().any(|word| word == value), one_of(words)),
         };
         if fits {
             return Ok(());
@@ -146,6 +147,14 @@ fn unknown(specs: &[OptionSpec], key: &str) -> Error {
         Some(near) => error.hint(format!("Did you mean '{near}'?")),
         None if names.is_empty() => error.hint("It has no options"),
         None => error.hint(format!("It has {}", names.join(", "))),
+    }
+}
+
+/// `a, b or c`.
+fn one_of(words: &[String]) -> String {
+    match words {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        words => words.concat(),
     }
 }
 

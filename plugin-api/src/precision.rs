@@ -42,6 +42,9 @@ pub enum Allowance {
     NoiseDb(f64),
 }
 
+/// A tensor of fewer elements has no mean to speak of.
+const FEW: usize = 32;
+
 /// The most that a ratio of signal to noise is said to be: no float is nearer.
 const MOST_DB: f64 = 300.0;
 
@@ -67,11 +70,12 @@ impl Precision {
         is_type && (self.ops.is_empty() || self.ops.iter().any(is_op))
     }
 
-    /// Whether its numbers are ones that can be kept to: finite, none below 0, and no more than 300 dB.
+    /// Whether it says something that can be kept to: a number that is finite, none below 0, and no more than 300 dB.
     pub fn is_valid(&self) -> bool {
+        let says_something = self.noise_db.is_some() || self.relative > 0.0 || self.absolute > 0.0;
         let is_fraction = |value: f64| value.is_finite() && value >= 0.0;
         let is_ratio = |value: f64| (0.0..=MOST_DB).contains(&value);
-        is_fraction(self.relative) && is_fraction(self.absolute) && self.noise_db.is_none_or(is_ratio)
+        says_something && is_fraction(self.relative) && is_fraction(self.absolute) && self.noise_db.is_none_or(is_ratio)
     }
 
     /// What it allows.
@@ -109,6 +113,17 @@ impl Allowance {
                 let power = left.noise_power() + right.noise_power();
                 Allowance::NoiseDb((-10.0 * power.log10()).clamp(0.0, MOST_DB))
             }
+        }
+    }
+
+    /// That of a tensor of so many elements. Noise is a mean, and few elements may be far from it: a tensor of fewer than 32 may be
+    /// nearer to the noise, by as much as 32 times the power for a single one.
+    pub fn of_elements(self, count: usize) -> Allowance {
+        match self {
+            Allowance::NoiseDb(least) if count < FEW => {
+                Allowance::NoiseDb((least - 10.0 * (FEW as f64 / count.max(1) as f64).log10()).max(0.0))
+            }
+            other => other,
         }
     }
 
@@ -179,6 +194,24 @@ mod tests {
             panic!("noise")
         };
         assert!((both - 40.0).abs() < 0.01, "{both}");
+    }
+
+    #[test]
+    fn few_elements_have_no_mean() {
+        let of = |count| match Allowance::NoiseDb(40.0).of_elements(count) {
+            Allowance::NoiseDb(least) => (least * 100.0).round() / 100.0,
+            Allowance::Elements { .. } => panic!("noise"),
+        };
+        assert_eq!([of(0), of(1), of(16), of(32), of(1000)], [24.95, 24.95, 36.99, 40.0, 40.0]);
+        let elements = Allowance::Elements { absolute: 1.0, relative: 0.5 };
+        assert_eq!(elements.of_elements(1), elements);
+    }
+
+    #[test]
+    fn a_row_says_something() {
+        assert!(!Precision::default().is_valid());
+        assert!(Precision { absolute: 0.5, ..Precision::default() }.is_valid());
+        assert!(!Precision { noise_db: Some(301.0), ..Precision::default() }.is_valid());
     }
 
     #[test]

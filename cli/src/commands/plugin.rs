@@ -182,6 +182,7 @@ fn info(args: &Info) -> Result<()> {
     if args.json {
         let mut answer = backend_json(backend)?;
         answer["tools"] = json!(tools);
+        answer["patterns"] = json!(backend.patterns(&args.backend_opt)?);
         return report::print_json(&answer);
     }
     let found = &backend.description;
@@ -224,7 +225,18 @@ fn info(args: &Info) -> Result<()> {
         }
         text += &format!("\n{}", table.text());
     }
-    report::print(&(text + &tools_text(&tools)))
+    report::print(&(text + &pattern_texts(backend, &args.backend_opt)? + &tools_text(&tools)))
+}
+
+/// The patterns as a table, where they are few enough to be read.
+fn pattern_texts(backend: &Registered, settings: &[(String, String)]) -> Result<String> {
+    let patterns = backend.patterns(settings)?;
+    if patterns.is_empty() || patterns.len() > SHOWN_PATTERNS {
+        return Ok(String::new());
+    }
+    let mut table = Table::new(&["pattern", "matches"]);
+    patterns.iter().for_each(|pattern| table.row([&pattern.name, &pattern.text]));
+    Ok(format!("\n{}", table.text()))
 }
 
 /// Where its regions run, in words.

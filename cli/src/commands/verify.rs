@@ -6,7 +6,6 @@ mod regions;
 mod repro_command;
 mod variants;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -136,7 +135,7 @@ fn compare(args: &Args, execution: &Execution, ready: Ready, tolerances: &Tolera
         }
         (None, None) => expected_outputs(&test_data(args)?, &loaded.session.outputs())?,
     };
-    let tolerances = tolerances.or(loaded.session.allowance());
+    let tolerances = Tolerances { declared: loaded.session.allowances(), ..tolerances.clone() };
     let comparisons = compare_all(&found, &expected, &tolerances)?;
     let holds = comparisons.iter().all(Comparison::holds);
     let quantised = || quantised(execution, loaded.session.variant());
@@ -192,7 +191,7 @@ fn test_data(args: &Args) -> Result<PathBuf> {
 /// The tolerances of the flags.
 fn tolerances(args: &Args) -> Result<Tolerances> {
     let all = Tolerance { snr: args.snr, min_cosine: args.min_cosine, ..Tolerance::default() };
-    let mut tolerances = Tolerances { all, of_output: BTreeMap::new() };
+    let mut tolerances = Tolerances { all, ..Tolerances::default() };
     type Place = fn(&mut Tolerance) -> &mut Option<f64>;
     let flags: [(&str, &[OfOutput], Place); 2] =
         [("--atol", &args.atol, |it| &mut it.atol), ("--rtol", &args.rtol, |it| &mut it.rtol)];

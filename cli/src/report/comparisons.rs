@@ -77,9 +77,14 @@ fn within(criterion: Criterion) -> String {
     match criterion {
         Criterion::Elements { atol, rtol } => format!("{}+{}*|b|", tolerance(atol), tolerance(rtol)),
         Criterion::Equal => "equal".into(),
-        Criterion::Snr(least) => format!("SNR >= {least} dB"),
+        Criterion::Snr(least) => format!("SNR >= {} dB", rounded(least)),
         Criterion::Cosine(least) => format!("cosine >= {least}"),
     }
+}
+
+/// With a digit behind the point where there is something behind it.
+fn rounded(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
 }
 
 /// A tolerance as people write it: `0.1`, `1`, `1e-5`.

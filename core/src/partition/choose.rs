@@ -202,8 +202,8 @@ fn rules(selected: &Selected) -> Result<Vec<Rule>> {
             let message = format!("backend '{}' {} while it gave its patterns", selected.name(), error.message);
             return Diagnostic::new(Code::BackendCrashed, message).hint("Report this to the backend's maker");
         }
-        Diagnostic::new(Code::PluginContract, format!("backend '{}': {error}", selected.name()))
-            .hint("Report this to the plugin's maker")
+        let hint = error.hint.clone().unwrap_or_else(|| "Report this to the plugin's maker".into());
+        Diagnostic::new(Code::PluginContract, format!("backend '{}': {}", selected.name(), error.message)).hint(hint)
     };
     let patterns = selected.registered.backend.patterns(&selected.options).map_err(failed)?;
     let parse = |pattern: Pattern| Ok(Rule { expr: pattern.parse().map_err(failed)?, pattern });

@@ -80,18 +80,16 @@ pub struct Tolerances {
     pub all: Tolerance,
     /// Those of single outputs, by name; each has what it says before what all have.
     pub of_output: BTreeMap<String, Tolerance>,
+    /// What backends declare of outputs, by name, where nothing else is given.
+    pub declared: BTreeMap<String, Allowance>,
 }
 
 impl Tolerances {
-    /// These, with what backends declare where nothing else is given.
-    pub fn or(&self, declared: Option<Allowance>) -> Tolerances {
-        Tolerances { all: Tolerance { declared, ..self.all }, of_output: self.of_output.clone() }
-    }
-
     /// That of an output.
     pub fn of(&self, output: &str) -> Tolerance {
-        let Some(own) = self.of_output.get(output) else { return self.all };
-        Tolerance { atol: own.atol.or(self.all.atol), rtol: own.rtol.or(self.all.rtol), ..self.all }
+        let all = Tolerance { declared: self.declared.get(output).copied().or(self.all.declared), ..self.all };
+        let Some(own) = self.of_output.get(output) else { return all };
+        Tolerance { atol: own.atol.or(all.atol), rtol: own.rtol.or(all.rtol), ..all }
     }
 
     /// Errors where one is for an output that is not among these.
@@ -140,6 +138,8 @@ pub struct Comparison {
 impl Comparison {
     /// Compares what came out with what was expected.
     pub fn of(name: &str, found: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Comparison {
+        let declared = tolerance.declared.map(|declared| declared.of_elements(found.elements()));
+        let tolerance = Tolerance { declared, ..tolerance };
         let mut comparison = Comparison {
             name: name.to_owned(),
             dtype: found.dtype().to_string(),
@@ -333,7 +333,7 @@ mod tests {
     fn an_output_may_have_a_tolerance_of_its_own() {
         let own = Tolerance { atol: Some(0.5), ..Tolerance::default() };
         let all = Tolerance { rtol: Some(0.25), ..Tolerance::default() };
-        let tolerances = Tolerances { all, of_output: [("y".to_owned(), own)].into() };
+        let tolerances = Tolerances { all, of_output: [("y".to_owned(), own)].into(), ..Tolerances::default() };
         assert_eq!(tolerances.of("y").criterion(DType::F32), Criterion::Elements { atol: 0.5, rtol: 0.25 });
         assert_eq!(tolerances.of("z").criterion(DType::F32), Criterion::Elements { atol: 1e-5, rtol: 0.25 });
         assert_eq!(tolerances.of("y").criterion(DType::I64), Criterion::Equal);

@@ -10,7 +10,7 @@ use byoc_core::runtime::SingleCalls;
 use byoc_plugin_api::Dim;
 use serde::Serialize;
 
-use crate::compare::{Comparison, Tolerances};
+use crate::compare::{Comparison, Tolerance, Tolerances};
 use crate::lists::Given;
 use crate::outputs;
 use crate::tensor::Tensor;
@@ -287,7 +287,8 @@ impl<'a> Values<'a> {
         session.run(&views.collect::<Result<Vec<_>>>()?)?;
         let found = outputs::collect(&session)?;
         drop(session);
-        let tolerances = self.request.tolerances.or(region.precision);
+        let all = Tolerance { declared: region.precision, ..self.request.tolerances.all };
+        let tolerances = Tolerances { all, ..self.request.tolerances.clone() };
         for ((name, expected), (_, found)) in expected.iter().zip(&found) {
             row.outputs.push(Comparison::of(name, found, expected, tolerances.of(name)));
             self.compared.push(name.clone());

@@ -35,6 +35,9 @@ use crate::runtime::{DeviceRuntime, Environment, Executable, HostRuntime, Runtim
 use crate::tensor::{TensorView, TensorViewMut};
 use crate::texts::Texts;
 
+/// What a refusal says whose backend gives no reason.
+pub const NO_REASON: &str = "refused without a reason";
+
 /// A backend that a host has.
 pub struct LoadedBackend {
     code: Code,
@@ -182,7 +185,7 @@ fn in_one_line(description: Description) -> Description {
 /// What a refusal says in one line, where it says anything.
 fn reason(message: &str) -> String {
     let line = one_line(message);
-    if line.trim().is_empty() { "refused without a reason".into() } else { line }
+    if line.trim().is_empty() { NO_REASON.into() } else { line }
 }
 
 /// What a request is about.

@@ -10,6 +10,7 @@ use byoc_core::onnx::ImportOptions;
 use byoc_core::partition::{Outcome, Partitioned, RegionPlan};
 use byoc_core::passes::infer;
 use byoc_core::plugin::{Registered, Registry, Selected, Settings, custom_operators};
+use byoc_plugin_api::host::NO_REASON;
 use byoc_plugin_api::{Allowance, Backend, Error, Options, Precision};
 
 use crate::device::{self, Device};
@@ -260,8 +261,18 @@ impl Prepared {
         }
     }
 
+    /// What comes of a case about a model of which nothing is taken: a backend that refuses says why.
+    pub(crate) fn refused(&self) -> Verdict {
+        let without_reason =
+            |(_, reason): &&(String, Option<String>)| reason.as_ref().is_some_and(|reason| reason.ends_with(NO_REASON));
+        match self.tried.iter().find(without_reason) {
+            Some((pattern, _)) => Verdict::Fail(format!("check refuses '{pattern}' and gives no reason")),
+            None => Verdict::Unsupported(self.refusal()),
+        }
+    }
+
     /// Why nothing was taken.
-    pub(crate) fn refusal(&self) -> String {
+    fn refusal(&self) -> String {
         if self.only_front {
             return "the compiler's own passes leave nothing of it".into();
         }

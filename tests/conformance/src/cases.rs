@@ -10,7 +10,7 @@ use byoc_plugin_api::{Expr, Pattern};
 
 use crate::bench::{Bench, Prepared, Source};
 use crate::models::{self, Kind, Sample};
-use crate::report::{Case, Notes, Step, Tag, Verdict, fail, one_line};
+use crate::report::{Case, Noted, Notes, Step, Tag, Verdict, fail, one_line};
 use crate::saved::Saved;
 use crate::stream::Event;
 use crate::vendor::{NOT_HERE, VendorCase};
@@ -134,7 +134,7 @@ impl Runner<'_> {
         let verdict = test().map_or_else(|verdict| verdict, Verdict::Pass);
         let seconds = start.elapsed().as_secs_f64();
         let peak_bytes = usage::peak().zip(before).map(|(peak, before)| peak.saturating_sub(before));
-        let notes = self.notes.take();
+        let Noted { texts: notes, noise_db } = self.notes.take();
         let mut model = None;
         let (result, reason, time) = match verdict {
             Verdict::Skip => {
@@ -151,7 +151,8 @@ impl Runner<'_> {
         };
         let (backend, name) = (backend.to_owned(), name.to_owned());
         let seconds_per_call = time.map(|time| time.as_secs_f64());
-        let case = Case { backend, name, result, notes, reason, model, seconds, seconds_per_call, peak_bytes };
+        let case =
+            Case { backend, name, result, notes, reason, model, seconds, seconds_per_call, noise_db, peak_bytes };
         self.failures += usize::from(self.settings.vendor.settle(case.clone()).result == Tag::Fail);
         (self.tell)(Event::End(case));
     }

@@ -13,7 +13,7 @@ use crate::report::{Step, Verdict, fail, one_line};
 /// Whether the backend takes anything of the model.
 pub(crate) fn check(_: &Bench, _: &Source, prepared: &Prepared) -> Step {
     if prepared.taken.is_empty() {
-        return Err(Verdict::Unsupported(prepared.refusal()));
+        return Err(prepared.refused());
     }
     Ok(())
 }

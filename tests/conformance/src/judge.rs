@@ -32,11 +32,20 @@ pub(crate) fn judge(
     };
     match source.allowed.unwrap_or_else(by_itself) {
         Allowance::Elements { absolute, relative } => compare(found, expected, Tolerance { relative, absolute }),
-        Allowance::NoiseDb(least) => is_quiet(found, expected, least),
+        allowed @ Allowance::NoiseDb(_) => {
+            let count = expected.floats().count();
+            let Allowance::NoiseDb(least) = allowed.of_elements(count) else { return Ok(()) };
+            is_quiet(found, expected, least, &mut |ratio| {
+                // What few elements have is no measure of anything.
+                if allowed.of_elements(count) == allowed {
+                    bench.notes.measured(ratio);
+                }
+            })
+        }
     }
 }
 
-fn is_quiet(found: &Tensor, expected: &Tensor, least: f64) -> Result<(), String> {
+fn is_quiet(found: &Tensor, expected: &Tensor, least: f64, measured: &mut dyn FnMut(f64)) -> Result<(), String> {
     let Err(reason) = compare(found, expected, Tolerance::EXACT) else { return Ok(()) };
     if !expected.dtype.is_float() || (found.dtype, &found.shape) != (expected.dtype, &expected.shape) {
         return Err(reason);
@@ -47,7 +56,9 @@ fn is_quiet(found: &Tensor, expected: &Tensor, least: f64) -> Result<(), String>
     if !not_finite.all(is_same) {
         return Err(reason);
     }
-    match ratio(found, expected) {
+    let ratio = ratio(found, expected);
+    measured(ratio);
+    match ratio {
         enough if enough >= least => Ok(()),
         ratio => Err(format!("the signal is {ratio:.1} dB above the noise, not {least:.1}: {reason}")),
     }
@@ -88,7 +99,7 @@ mod tests {
     #[test]
     fn what_is_not_finite_must_be_the_same() {
         let judged = |found: &[f32], expected: &[f32]| {
-            is_quiet(&Tensor::f32(&[2], found), &Tensor::f32(&[2], expected), 20.0).is_ok()
+            is_quiet(&Tensor::f32(&[2], found), &Tensor::f32(&[2], expected), 20.0, &mut |_| ()).is_ok()
         };
         assert!(judged(&[f32::NAN, 1.01], &[f32::NAN, 1.0]));
         assert!(judged(&[f32::INFINITY, 1.01], &[f32::INFINITY, 1.0]));

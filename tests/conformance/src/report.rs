@@ -1,6 +1,6 @@
 //! What came of the cases: one tag each, with a reason and a time.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,9 @@ pub struct Case {
     /// Shortest wall time of one `run`, in seconds, where the case measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_per_call: Option<f64>,
+    /// The least ratio of signal to noise of an output of 32 elements or more, in dB, where noise is what is asked of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise_db: Option<f64>,
     /// How far the resident memory of the process grew at most while the case ran, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<u64>,
@@ -88,6 +91,7 @@ impl Case {
             model: None,
             seconds: 0.0,
             seconds_per_call: None,
+            noise_db: None,
             peak_bytes: None,
         }
     }
@@ -122,17 +126,36 @@ pub(crate) enum Verdict {
 
 /// What is no failure and worth knowing, from where it is found to the case that is run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Notes(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Notes(Arc<Mutex<Noted>>);
+
+/// What was noted in a case.
+#[derive(Debug, Default)]
+pub(crate) struct Noted {
+    /// A line each.
+    pub(crate) texts: Vec<String>,
+    /// The least ratio of signal to noise that was measured, in dB.
+    pub(crate) noise_db: Option<f64>,
+}
 
 impl Notes {
     /// Notes it.
     pub(crate) fn add(&self, text: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+        self.noted().texts.push(text);
+    }
+
+    /// Notes a ratio of signal to noise, in dB.
+    pub(crate) fn measured(&self, noise_db: f64) {
+        let least = &mut self.noted().noise_db;
+        *least = Some(least.map_or(noise_db, |least| least.min(noise_db)));
     }
 
     /// All of it, which is forgotten here.
-    pub(crate) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn take(&self) -> Noted {
+        std::mem::take(&mut self.noted())
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -109,6 +109,23 @@ fn same_small_floats(found: &Tensor, expected: &Tensor) -> bool {
     found.dtype.is_small_float() && found.dtype.bits() == 8 && found.bytes.iter().zip(&expected.bytes).all(same)
 }
 
+/// Where in a tensor of that shape the element of that number is, counted row-major.
+fn position(shape: &[i64], index: usize) -> Vec<usize> {
+    let mut rest = index;
+    let mut at: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|&size| {
+            let size = usize::try_from(size).unwrap_or(0).max(1);
+            let here = rest % size;
+            rest /= size;
+            here
+        })
+        .collect();
+    at.reverse();
+    at
+}
+
 /// Compares what came out with what is expected; the error tells the first and the worst difference.
 pub fn compare(found: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Result<(), String> {
     if (found.dtype, &found.shape) != (expected.dtype, &expected.shape) {
@@ -135,7 +152,8 @@ pub fn compare(found: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Resul
         None => Ok(()),
         Some((_, index, a, b)) => {
             let count = expected.bytes.len() / expected.dtype.unpacked_bytes();
-            Err(format!("{differing} of {count} elements differ, worst element {index}: {a:e}, expected {b:e}"))
+            let at = position(&expected.shape, index);
+            Err(format!("{differing} of {count} elements differ, worst at {at:?}: {a:e}, expected {b:e}"))
         }
     }
 }

@@ -42,8 +42,8 @@ pub(crate) fn region(args: &Args, artifact: &Artifact, symbol: &str) -> Result<(
     let registry = compile_request::isolated_registry_of(&args.places, backend)?;
     let has_files = |found: &Registered| !found.description.files.is_empty();
     match (region, registry.backends.iter().find(|found| found.description.name == backend)) {
-        // Its backend says nothing of its code: there is what the artifact says of the region.
-        (Some(region), Some(found)) if args.extract.is_none() && !has_files(found) => {
+        // Its backend is not here, or says nothing of its code: there is what the artifact says of the region.
+        (Some(region), found) if args.extract.is_none() && !found.is_some_and(has_files) => {
             return if args.json {
                 report::print_json(region)
             } else {

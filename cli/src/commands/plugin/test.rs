@@ -158,9 +158,45 @@ fn summary(report: &Report) -> serde_json::Value {
     })
 }
 
-/// The cases that are reported.
+/// The cases that are reported: all, or those that fail and those with notes.
 fn shown(report: &Report, failed: bool) -> Vec<&Case> {
-    report.cases.iter().filter(|case| !failed || case.result == Tag::Fail).collect()
+    report.cases.iter().filter(|case| !failed || case.result == Tag::Fail || !case.notes.is_empty()).collect()
+}
+
+/// What was noted, each once with the first case that it was noted in.
+fn notes(report: &Report) -> String {
+    let mut of_cases: Vec<(&str, &str, usize)> = Vec::new();
+    for case in &report.cases {
+        for note in &case.notes {
+            match of_cases.iter_mut().find(|(known, ..)| known == note) {
+                Some((.., more)) => *more += 1,
+                None => of_cases.push((note, &case.name, 0)),
+            }
+        }
+    }
+    let line = |(note, case, more): (&str, &str, usize)| match more {
+        0 => format!("{case}: {note}\n"),
+        more => format!("{case}, and {}: {note}\n", report::count(more, "more case")),
+    };
+    let of_all = report.notes.iter().map(|note| format!("{note}\n"));
+    let lines: String = of_all.chain(of_cases.into_iter().map(line)).collect();
+    if lines.is_empty() { lines } else { format!("\nnotes\n{lines}") }
+}
+
+/// How near to the noise the results of each pattern came at worst, where that is what is asked of them.
+fn noise(report: &Report) -> String {
+    let mut worst: Vec<(&str, f64, &str)> = Vec::new();
+    for (case, noise) in report.cases.iter().filter_map(|case| Some((case, case.noise_db?))) {
+        let pattern = case.name.split(": ").next().unwrap_or_default();
+        match worst.iter_mut().find(|(known, ..)| *known == pattern) {
+            Some(known) if known.1 <= noise => {}
+            Some(known) => *known = (pattern, noise, &case.name),
+            None => worst.push((pattern, noise, &case.name)),
+        }
+    }
+    let lines: String =
+        worst.iter().map(|(pattern, noise, case)| format!("{pattern}: {noise:.1} dB, in {case}\n")).collect();
+    if lines.is_empty() { lines } else { format!("\nleast signal above the noise\n{lines}") }
 }
 
 fn text(report: &Report, failed: bool) -> String {
@@ -184,9 +220,7 @@ fn text(report: &Report, failed: bool) -> String {
     let expected = count(Tag::ExpectedFailure);
     let models = shown.iter().filter_map(|case| Some(format!("{}\n  {}\n", case.name, case.model.as_ref()?)));
     let models: Vec<_> = models.collect();
-    let of_cases = shown.iter().flat_map(|case| case.notes.iter().map(|note| format!("{}: {note}\n", case.name)));
-    let notes: Vec<_> = report.notes.iter().map(|note| format!("{note}\n")).chain(of_cases).collect();
-    let notes = if notes.is_empty() { String::new() } else { format!("\nnotes\n{}", notes.concat()) };
+    let notes = [notes(report), noise(report)].concat();
     let smallest = if models.is_empty() { String::new() } else { format!("\nsmallest models\n{}", models.concat()) };
     format!(
         "{}{smallest}{notes}\n{passed} passed, {failed} failed, {unsupported} unsupported, {expected} failed as expected\n",

@@ -70,8 +70,9 @@ fn compare(
     let embedded = byoc_plugin_api::registered();
     let registry = plugins.for_running(&[])?;
     let expected = reference::outputs_of(&model, &registry, &embedded, &loaded, &mut Silent)?;
-    let tolerance = Tolerance { atol, rtol, snr, min_cosine, declared: loaded.session.allowance() };
-    let compared = compare_all(&found, &expected, &Tolerances { all: tolerance, ..Tolerances::default() })?;
+    let all = Tolerance { atol, rtol, snr, min_cosine, ..Tolerance::default() };
+    let declared = loaded.session.allowances();
+    let compared = compare_all(&found, &expected, &Tolerances { all, declared, ..Tolerances::default() })?;
     let compared = compared.iter().map(|comparison| {
         let mut row = json!(comparison);
         row["holds"] = json!(comparison.holds());

@@ -1,5 +1,7 @@
 //! Control flow in the `graph` section, and what is done with sequences and optionals.
 
+use std::collections::BTreeSet;
+
 use byoc_plugin_api::Allowance;
 use serde::{Deserialize, Serialize};
 
@@ -97,10 +99,33 @@ impl Manifest {
         self.callable().find(|entry| entry.name == name)
     }
 
-    /// How far the outputs of the entry may be off, since backends of its regions compute with fewer bits than the model
-    /// has: the errors of all of them add up.
-    pub fn allowance(&self, entry: &Entry) -> Option<Allowance> {
-        let calls = self.with_bodies(entry).into_iter().flat_map(|entry| &entry.calls);
+    /// How far a value of the entry may be off, since backends of regions that it depends on compute with fewer bits than the
+    /// model has: the errors of all of them add up.
+    pub fn allowance(&self, entry: &Entry, value: usize) -> Option<Allowance> {
+        let mut needed = BTreeSet::from([value]);
+        let (mut regions, mut bodies) = (BTreeSet::new(), BTreeSet::new());
+        loop {
+            let before = needed.len();
+            // Behind one another as a rule, so that one round does it.
+            for control in entry.control.iter().rev() {
+                if control.outputs.iter().flatten().any(|value| needed.contains(value)) {
+                    needed.extend(&control.inputs);
+                    bodies.extend(control.kind.bodies());
+                }
+            }
+            for (index, call) in entry.calls.iter().enumerate().rev() {
+                if call.outputs.iter().any(|value| needed.contains(value)) {
+                    needed.extend(&call.inputs);
+                    regions.insert(index);
+                }
+            }
+            if needed.len() == before {
+                break;
+            }
+        }
+        let of_bodies = bodies.into_iter().flat_map(|body| self.with_bodies(&self.entries[body]));
+        let calls = regions.into_iter().map(|index| &entry.calls[index]);
+        let calls = calls.chain(of_bodies.flat_map(|body| &body.calls));
         calls.filter_map(|call| self.regions[call.region].precision).reduce(Allowance::and)
     }
 

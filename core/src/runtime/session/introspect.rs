@@ -1,5 +1,6 @@
 //! Introspection of a session: ports, times, copies, memory of devices.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use byoc_plugin_api::{Allowance, DType, Dim};
@@ -7,6 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::sized::{SizedCall, What};
 use super::{LoadedCall, Session};
+use crate::artifact::Artifact;
 use crate::artifact::manifest::{ListType, Port, ValueType};
 use crate::runtime::device::{Device, DeviceName};
 use crate::runtime::stages::Place;
@@ -142,10 +144,16 @@ impl Session {
         self._artifact.as_ref()?.variant()
     }
 
-    /// How far the outputs may be off, since backends of its regions compute with fewer bits than the model has.
-    pub fn allowance(&self) -> Option<Allowance> {
-        let manifest = self._artifact.as_ref()?.manifest();
-        manifest.allowance(manifest.entry(&self.entry.name)?)
+    /// How far each output may be off, by name, where backends of regions that it depends on compute with fewer bits than the
+    /// model has.
+    pub fn allowances(&self) -> BTreeMap<String, Allowance> {
+        let manifest = self._artifact.as_ref().map(Artifact::manifest);
+        let entry = manifest.and_then(|manifest| Some((manifest, manifest.entry(&self.entry.name)?)));
+        let of_entry = entry.into_iter().flat_map(|(manifest, entry)| {
+            let of = |port: &Port| Some((port.name.clone(), manifest.allowance(entry, port.value)?));
+            entry.outputs.iter().filter_map(of).collect::<Vec<_>>()
+        });
+        of_entry.collect()
     }
 
     /// Better variants of the file that cannot be loaded here, the most wanted first.

@@ -54,7 +54,7 @@ impl Likeness {
     pub(super) fn problem(&self, criterion: Criterion) -> Option<String> {
         match criterion {
             Criterion::Snr(least) if self.snr < least => {
-                Some(format!("{:.1} dB above the noise, expected {least}", self.snr))
+                Some(format!("{:.1} dB above the noise, expected {}", self.snr, (least * 10.0).round() / 10.0))
             }
             Criterion::Cosine(least) if self.cosine < least => {
                 Some(format!("cosine {:.6}, expected {least}", self.cosine))

@@ -11,7 +11,7 @@ const WRONG: &[(&str, &str)] = &[
     ("beyond", "run fails: it writes outside of output 0"),
     ("input", "run fails: it writes to input 0"),
     // Scratch memory is overwritten before each run.
-    ("scratch", "of 48 elements differ, worst element 0: NaN"),
+    ("scratch", "of 48 elements differ, worst at [0, 0]: NaN"),
     // What a run reads, and what is to be overwritten by it, is still in the queue.
     ("queue", "byte 0 of output 'v3' is not written"),
     ("recording", "run fails: run, while it is recorded: it cannot be recorded after all"),

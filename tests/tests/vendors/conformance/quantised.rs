@@ -77,7 +77,7 @@ const CASES: [(&str, &str, Option<Reason>); 7] = [
     ("both", "", None),
     ("both", "noise_db = 25", None),
     ("both", "absolute = 0.1", None),
-    ("both", "absolute = 1e-6", Some(("run: output 'a': ", " of 240 elements differ, worst element "))),
+    ("both", "absolute = 1e-6", Some(("run: output 'a': ", " of 240 elements differ, worst at ["))),
     ("both", "noise_db = 100", Some(("run: output 'a': the signal is ", " dB above the noise, not 100.0: "))),
     ("last", "", None),
     // What a region by itself makes of inner values is not asked: no range is for made-up ones.
