@@ -15,6 +15,7 @@ mod first_argument;
 mod guard;
 mod progress;
 mod quickstart;
+mod region_log;
 mod report;
 mod threads;
 mod trace;
@@ -43,6 +44,7 @@ fn run(args::Cli { command, terminal }: args::Cli) -> Result<ExitCode, Diagnosti
         // Backends may run in this process, whose code may print, and may crash.
         report::keep_stdout();
         crash::watch();
+        region_log::watch();
     }
     command.run()
 }

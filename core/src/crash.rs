@@ -58,6 +58,14 @@ pub(crate) fn enter(name: &'static String) -> Running {
     Running { own, before }
 }
 
+/// What this thread runs, or else what some thread runs.
+pub(crate) fn running() -> Option<&'static str> {
+    let own = RUNNING.get();
+    let name = if own.is_null() { LAST.load(Ordering::Acquire) } else { own };
+    // SAFETY: null, or a name of `name`, which is never freed.
+    unsafe { name.as_ref() }.map(String::as_str)
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         RUNNING.set(self.before);
@@ -99,10 +107,7 @@ pub fn on_crashes(report: fn(Ending, &str) -> i32) {
 /// Reports what is being run, if something is, and ends the process. Returns where nothing is.
 fn told(ending: Ending) {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    let own = RUNNING.get();
-    let name = if own.is_null() { LAST.load(Ordering::Acquire) } else { own };
-    // SAFETY: null, or a name of `name`, which is never freed.
-    let (Some(name), Some(report)) = (unsafe { name.as_ref() }, REPORT.get()) else { return };
+    let (Some(name), Some(report)) = (running(), REPORT.get()) else { return };
     if TOLD.swap(true, Ordering::Relaxed) {
         // Another thread reports it already, and ends the process.
         loop {

@@ -19,6 +19,7 @@
 #![cfg_attr(test, allow(clippy::too_many_lines, reason = "a table of cases is best read in one piece"))]
 
 pub use self::crash::{Ending, on_crashes};
+pub use self::events::on_events;
 pub use self::map::{mapped_files, on_cut_files};
 pub use byoc_dim as dim;
 
@@ -29,6 +30,7 @@ pub mod constants;
 mod cpu;
 mod crash;
 pub mod diagnostic;
+mod events;
 pub mod file_kind;
 mod map;
 pub mod memory;

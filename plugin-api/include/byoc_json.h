@@ -526,6 +526,20 @@ static inline int32_t byoc_progress(byoc_output out, uint64_t done, uint64_t tot
     return status ? BYOC_FAILED : out.event(out.context, byoc_slice_of(text, json.len));
 }
 
+/* What `byoc_log` and `byoc_progress` write to while a region is loaded or run: the place for events that the host has lent. Before it has,
+   what is told goes nowhere. */
+static inline int32_t byoc_no_event(void *context, byoc_slice json) BYOC_NOEXCEPT {
+    (void)context, (void)json;
+    return BYOC_OK;
+}
+static inline byoc_output byoc_events(byoc_event_sink sink) {
+    byoc_output out;
+    memset(&out, 0, sizeof out);
+    out.context = sink.context;
+    out.event = sink.event ? sink.event : byoc_no_event;
+    return out;
+}
+
 /* Claims a constant in `constant_updater`, with a claim in JSON of up to 400 bytes. */
 static inline int32_t byoc_claim(byoc_output out, int64_t id, const char *claim) {
     char text[500];

@@ -67,6 +67,9 @@ extern "C" {
 // The version that `extension` is asked for.
 #define BYOC_DEVICE_STEPS_VERSION 1
 
+// The version that `extension` is asked for.
+#define BYOC_EVENTS_VERSION 1
+
 // Borrowed bytes; texts are UTF-8.
 typedef struct {
   // First byte; may be null when `len` is 0.
@@ -380,6 +383,25 @@ typedef struct {
   int32_t (*read)(void *executable, byoc_sink out, byoc_sink error);
 } byoc_steps_table;
 
+// The host's place for events. It is there as long as the plugin; `event` may be called from any thread, and costs little where nobody
+// listens.
+typedef struct {
+  // Given back to the function.
+  void *context;
+  // Takes an event, as JSON: a line of a log, `{"log": "8 tiles"}`, or how far the work is, `{"progress": {"done": 1, "total": 3,
+  // "next": "tile 2"}}`. Each is a sign of life, too. Returns `BYOC_OK`(crate::abi::OK), or `BYOC_FAILED`(crate::abi::FAILED) where it cannot
+  // be passed on.
+  int32_t (*event)(void *context, byoc_slice json);
+} byoc_event_sink;
+
+// The function of a plugin that tells what it does while regions are loaded and run. It is there.
+typedef struct {
+  // Size of this struct in the plugin; it grows at the end only.
+  size_t struct_size;
+  // Lends the place for events to the plugin, once, before anything is loaded.
+  void (*lend)(byoc_event_sink events);
+} byoc_events_table;
+
 /* Makes a symbol visible whatever the compiler's default is. */
 #if defined(_WIN32)
 #define BYOC_EXPORT __declspec(dllexport)
@@ -400,6 +422,7 @@ typedef struct {
 /* What `extension` is asked for, with BYOC_STRINGS_VERSION, of a backend whose description names `string` among its types: it
  * answers a `byoc_strings_table`, by which its executables are lent the table of texts. */
 #define BYOC_STRINGS "byoc.strings"
+#define BYOC_EVENTS "byoc.events"
 
 /* What `extension` is asked for, with BYOC_STEPS_VERSION: a backend that tells what a run of a region consisted of answers a
  * `byoc_steps_table`. */

@@ -3,6 +3,7 @@
 
 pub(crate) mod device;
 pub(crate) mod domain;
+mod events;
 mod sized;
 mod steps;
 mod strings;
@@ -18,6 +19,7 @@ use crate::call::{self, Call, Part};
 use crate::constants::{BoundConstant, BoundConstants, Constants};
 use crate::domain_tables::{DEVICE_ID, DEVICE_VERSION, DOMAIN_ID, DOMAIN_VERSION};
 use crate::error::Error;
+use crate::events_table::{EVENTS_ID, EVENTS_VERSION};
 use crate::panics::{Guard, caught, guarded, note_places, quietly};
 use crate::region::ConstantId;
 use crate::registry::registered;
@@ -204,6 +206,7 @@ extern "C" fn extension(index: usize, id: Slice, version: u32) -> *const c_void 
         }
         (STEPS_ID, STEPS_VERSION) => std::ptr::from_ref(steps::TABLE).cast(),
         (STRINGS_ID, STRINGS_VERSION) => std::ptr::from_ref(strings::TABLE).cast(),
+        (EVENTS_ID, EVENTS_VERSION) => std::ptr::from_ref(events::TABLE).cast(),
         _ => std::ptr::null(),
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use self::answer::one_line;
 pub use self::backend::{LoadedBackend, NO_REASON};
+pub use self::events::{on_events, pass_event};
 use self::handshake::{Info, check_version, functions, read_info};
 pub use self::lists::checked_candidates;
 pub use self::manifest::Manifest;
@@ -24,6 +25,7 @@ mod backend;
 mod code_file;
 mod device;
 mod domain;
+mod events;
 mod executable;
 mod handshake;
 mod lists;
@@ -166,7 +168,9 @@ impl Library {
         let table = functions(&library, path, &info)?;
         let Info { name, version, abi } = info;
         let identity = Identity { name, version, abi_version: abi, backends: (table.count)(), manifest };
-        Ok((identity, Library { table }))
+        let library = Library { table };
+        library.lend_events();
+        Ok((identity, library))
     }
 }
 

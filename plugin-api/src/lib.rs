@@ -103,6 +103,8 @@ mod dtype;
 #[cfg(feature = "host")]
 mod elf;
 mod error;
+mod events;
+mod events_table;
 mod export;
 pub mod float_json;
 #[cfg(feature = "host")]
@@ -135,6 +137,7 @@ pub use constants::*;
 pub use domain::*;
 pub use dtype::*;
 pub use error::*;
+pub use events::{log, progress};
 /// The elements of [`DType::F16`] and [`DType::BF16`].
 pub use half::{bf16, f16};
 pub use job::*;

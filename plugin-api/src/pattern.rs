@@ -9,6 +9,7 @@
 //! | `(Concat ...)` | any further inputs |
 //! | `(or (Gemm ?x ?w:const ?b) (MatMul ?x ?w:const))` | alternatives, the first that matches |
 //! | `(Conv ?x:q8 ?w:q8const)` | a quantised operand: what a `DequantizeLinear` with constant scales makes of a tensor of 8 bits, a constant with `:q8const`. That node belongs to the match, and the name is that of the tensor |
+//! | `(Relu (Add+ ?x ?y))` | an inner operator whose results others may read as well: they are further outputs of the region |
 //! | `(com.acme::Foo ?x)` | an operator of another domain |
 //! | `_` | anything, without a name |
 //!
@@ -43,7 +44,11 @@ impl Pattern {
         let expr =
             parser.expr().and_then(|expr| if parser.peek().is_some() { Err("the end".into()) } else { Ok(expr) });
         match expr {
-            Ok(expr @ (Expr::Node { optional: false, .. } | Expr::Or(_))) => Ok(expr),
+            Ok(Expr::Node { optional: false, ops, operands, rest, .. }) => {
+                // What the outermost one gives is read outside anyway.
+                Ok(Expr::Node { optional: false, ops, operands, rest, shared: false })
+            }
+            Ok(expr @ Expr::Or(_)) => Ok(expr),
             Ok(_) => Err(Error::new(format!("pattern '{}': the outermost operator must be there: {shown}", self.name))),
             Err(expected) => Err(Error::new(format!(
                 "pattern '{}': expected {expected} at column {} of {shown}",
@@ -67,6 +72,8 @@ pub enum Expr {
         operands: Vec<Expr>,
         /// Whether further inputs are allowed.
         rest: bool,
+        /// Whether what it gives may be read outside of the match, or be an output of the model.
+        shared: bool,
     },
     /// Alternatives.
     Or(Vec<Expr>),
@@ -165,6 +172,10 @@ impl Parser<'_> {
             Some(names) => (names, true),
             None => (head.as_str(), false),
         };
+        let (names, shared) = match names.strip_suffix('+') {
+            Some(names) => (names, true),
+            None => (names, false),
+        };
         if optional && operands.is_empty() {
             return Err("an operand before (an optional operator stands for its first one)".into());
         }
@@ -172,7 +183,7 @@ impl Parser<'_> {
             Some((domain, op)) => (domain.to_owned(), op.to_owned()),
             None => (String::new(), name.to_owned()),
         });
-        Ok(Expr::Node { ops: ops.collect(), optional, operands, rest })
+        Ok(Expr::Node { ops: ops.collect(), optional, operands, rest, shared })
     }
 }
 
@@ -214,15 +225,24 @@ mod tests {
         );
         let expr = Pattern::new("p", "(or (Add ?x _) (Relu? (com.acme::Conv ?x ?w:const ?b:const? ...)))");
         let Expr::Or(alternatives) = expr.parse().expect("valid") else { panic!("not an alternative") };
-        let Expr::Node { ops, optional: true, operands, rest: false } = &alternatives[1] else { panic!("not a node") };
+        let Expr::Node { ops, optional: true, operands, rest: false, shared: false } = &alternatives[1] else {
+            panic!("not a node")
+        };
         assert_eq!(ops, &[(String::new(), "Relu".to_owned())]);
         let conv = Expr::Node {
             ops: vec![("com.acme".into(), "Conv".into())],
             optional: false,
             operands: vec![any("x", false, false), any("w", true, false), any("b", true, true)],
             rest: true,
+            shared: false,
         };
         assert_eq!(operands, &[conv]);
+        let Ok(Expr::Node { operands, shared: false, .. }) = Pattern::new("p", "(Relu+ (Add|Sub+? ?x ?y))").parse()
+        else {
+            panic!("not a node")
+        };
+        let Expr::Node { ops, optional: true, shared: true, .. } = &operands[0] else { panic!("not a node") };
+        assert_eq!(ops.last().map(|(_, op)| op.as_str()), Some("Sub"));
         let Ok(Expr::Node { operands, .. }) = Pattern::new("p", "(Conv ?x:q8 _:q8const?)").parse() else {
             panic!("not a node")
         };

@@ -16,6 +16,7 @@ use crate::args::{Execution, FIRST, SECOND};
 use crate::artifact::Digests;
 use crate::execution::{self, Need, Ready, Variant};
 use crate::guard::{Guard, Written};
+use crate::region_log;
 use crate::report;
 
 /// Run an artifact, a model, or a file that a backend opens, once
@@ -81,7 +82,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let seconds = time.as_secs_f64();
         let sums = profile.as_ref().map(|profile| (profile.operators(), profile.backends()));
         let (regions, copies) = profile.map(|it| (it.regions, it.copies)).unzip();
-        let mut answer = json!({ "outputs": summaries, "seconds": seconds, "regions": regions });
+        let mut answer =
+            json!({ "outputs": summaries, "seconds": seconds, "regions": regions, "log": region_log::take() });
         Variant::add_to(variant.as_ref(), &mut answer);
         if let Some((operators, backends)) = sums {
             (answer["operators"], answer["backends"]) = (json!(operators), json!(backends));

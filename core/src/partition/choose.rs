@@ -97,7 +97,8 @@ pub(super) fn choose(
     for rule in rules {
         // From the end, so that a chain is matched from its last node.
         for Reverse(root) in matcher.roots(&rule.expr) {
-            let Some(nodes) = matcher.find(&rule.expr, root, &|node| groups.free(node)) else { continue };
+            let found = matcher.find(&rule.expr, root, &|node| groups.free(node), &mut |nodes| groups.is_convex(nodes));
+            let Some(nodes) = found else { continue };
             let outcome = match asking.check(&nodes)? {
                 None => {
                     groups.take(&nodes, backend);

@@ -101,8 +101,27 @@ impl<'g> Groups<'g> {
         }
     }
 
-    /// Assigns the nodes, all free, to a backend as one group, and returns its index. Only the last of them may be
-    /// read outside, as in a match.
+    /// Whether the nodes, all free, can be one group: no path leads from them through another group back to them.
+    pub(super) fn is_convex(&self, nodes: &BTreeSet<usize>) -> bool {
+        let own: BTreeSet<usize> = nodes.iter().map(|&node| self.of_node(node)).collect();
+        let outside = |group: &usize| !own.contains(group);
+        let mut waiting: Vec<usize> = own.iter().flat_map(|&group| self.readers(group)).filter(outside).collect();
+        let mut seen: BTreeSet<usize> = waiting.iter().copied().collect();
+        while let Some(group) = waiting.pop() {
+            for reader in self.readers(group) {
+                if own.contains(&reader) {
+                    return false;
+                }
+                if seen.insert(reader) {
+                    waiting.push(reader);
+                }
+            }
+        }
+        true
+    }
+
+    /// Assigns the nodes, all free, to a backend as one group, and returns its index. Where more than the last of them is
+    /// read outside they are [`Groups::is_convex`].
     pub(super) fn take(&mut self, nodes: &BTreeSet<usize>, backend: usize) -> usize {
         let mut nodes = nodes.iter();
         let Some(&first) = nodes.next() else { return usize::MAX };

@@ -1,4 +1,5 @@
-//! Finds where a pattern matches: a set of nodes under one root, with nothing but the root's outputs leaving it.
+//! Finds where a pattern matches: a set of nodes under one root. What leaves it are the root's outputs, and those of nodes inside for
+//! which the pattern says so.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -25,6 +26,8 @@ pub(super) struct Matcher<'g> {
 #[derive(Clone, Default)]
 struct Binding {
     nodes: BTreeSet<usize>,
+    /// Those inside whose results may be read outside.
+    shared: BTreeSet<usize>,
     names: BTreeMap<String, Option<ValueId>>,
 }
 
@@ -50,20 +53,28 @@ impl<'g> Matcher<'g> {
         }
     }
 
-    /// The nodes of the first way in which `pattern` matches with `root` as its outermost node and every node `free`.
-    pub(super) fn find(&self, pattern: &Expr, root: usize, free: &dyn Fn(usize) -> bool) -> Option<BTreeSet<usize>> {
-        self.at_node(pattern, root, &Binding::default(), free)
-            .into_iter()
-            .map(|binding| binding.nodes)
-            .find(|nodes| self.closed(nodes, root))
+    /// The nodes of the first way in which `pattern` matches with `root` as its outermost node and every node `free`. Where more
+    /// leaves them than what the root gives, they have to be `convex`.
+    pub(super) fn find(
+        &self,
+        pattern: &Expr,
+        root: usize,
+        free: &dyn Fn(usize) -> bool,
+        convex: &mut dyn FnMut(&BTreeSet<usize>) -> bool,
+    ) -> Option<BTreeSet<usize>> {
+        let ways = self.at_node(pattern, root, &Binding::default(), free).into_iter();
+        let mut fitting = ways.filter(|Binding { nodes, shared, .. }| {
+            let mut seen = nodes.iter().filter(|&&node| node != root && self.is_seen(node, nodes)).peekable();
+            let is_open = seen.peek().is_some();
+            seen.all(|node| shared.contains(node)) && (!is_open || convex(nodes))
+        });
+        fitting.next().map(|binding| binding.nodes)
     }
 
-    /// Whether only the root's outputs are seen from outside.
-    fn closed(&self, nodes: &BTreeSet<usize>, root: usize) -> bool {
-        nodes.iter().filter(|&&node| node != root).all(|&node| {
-            self.graph.nodes[node].outputs.iter().flatten().all(|value| {
-                self.consumers[value.0].iter().all(|consumer| nodes.contains(consumer)) && !self.outputs.contains(value)
-            })
+    /// Whether something beside these nodes reads what the node gives, or it is an output of the graph.
+    fn is_seen(&self, node: usize, nodes: &BTreeSet<usize>) -> bool {
+        self.graph.nodes[node].outputs.iter().flatten().any(|value| {
+            self.outputs.contains(value) || self.consumers[value.0].iter().any(|reader| !nodes.contains(reader))
         })
     }
 
@@ -73,7 +84,7 @@ impl<'g> Matcher<'g> {
                 alternatives.iter().flat_map(|pattern| self.at_node(pattern, node, binding, free)).collect()
             }
             Expr::Any { .. } | Expr::Dequantized { .. } => Vec::new(),
-            Expr::Node { ops, operands, rest, .. } => {
+            Expr::Node { ops, operands, rest, shared, .. } => {
                 let found = &self.graph.nodes[node];
                 let named = |(domain, op): &(String, String)| *domain == found.domain && *op == found.op;
                 if !free(node) || !ops.iter().any(named) {
@@ -81,6 +92,9 @@ impl<'g> Matcher<'g> {
                 }
                 let mut binding = binding.clone();
                 binding.nodes.insert(node);
+                if *shared {
+                    binding.shared.insert(node);
+                }
                 let mut ways = self.operands(operands, *rest, &found.inputs, &binding, free);
                 if found.domain.is_empty()
                     && COMMUTATIVE.contains(&found.op.as_str())
@@ -184,6 +198,7 @@ fn bound(name: Option<&String>, value: Option<ValueId>, binding: &Binding) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::partition::groups::Groups;
     use crate::partition::testing::{constant, graph};
     use byoc_plugin_api::Pattern;
 
@@ -202,7 +217,9 @@ mod tests {
 
     fn find(graph: &Graph, text: &str, root: usize) -> Option<Vec<usize>> {
         let expr = Pattern::new("p", text).parse().expect("valid");
-        Matcher::new(graph).find(&expr, root, &|_| true).map(|nodes| nodes.into_iter().collect())
+        let groups = &mut Groups::new(graph);
+        let convex = &mut |nodes: &BTreeSet<usize>| groups.is_convex(nodes);
+        Matcher::new(graph).find(&expr, root, &|_| true, convex).map(|nodes| nodes.into_iter().collect())
     }
 
     #[test]
@@ -228,6 +245,18 @@ mod tests {
     fn a_value_read_outside_keeps_its_node_from_the_inside() {
         assert_eq!(find(&chain(true), "(Relu (Add (Conv ?x ?w) ?b))", 2), None);
         assert_eq!(find(&chain(true), "(Add (Conv ?x ?w) ?b)", 1), Some(vec![0, 1]));
+    }
+
+    #[test]
+    fn what_may_be_read_outside_is() {
+        assert_eq!(find(&chain(true), "(Relu (Add+ (Conv ?x ?w) ?b))", 2), Some(vec![0, 1, 2]));
+        assert_eq!(find(&chain(true), "(Relu (Add (Conv+ ?x ?w) ?b))", 2), None);
+        assert_eq!(find(&chain(false), "(Relu (Add+ (Conv+ ?x ?w) ?b))", 2), Some(vec![0, 1, 2]));
+        // What is read outside comes back by another way: the nodes would wait for one that waits for them.
+        let around = [("Neg", vec!["x"], vec!["a"]), ("Exp", vec!["a"], vec!["e"]), ("Add", vec!["a", "e"], vec!["y"])];
+        assert_eq!(find(&graph(&["x"], &around, &["y"]), "(Add (Neg+ ?x) ?y)", 2), None);
+        let beside = [("Neg", vec!["x"], vec!["a"]), ("Exp", vec!["a"], vec!["z"]), ("Add", vec!["a", "x"], vec!["y"])];
+        assert_eq!(find(&graph(&["x"], &beside, &["y", "z"]), "(Add (Neg+ ?x) ?y)", 2), Some(vec![0, 2]));
     }
 
     #[test]

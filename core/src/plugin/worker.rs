@@ -7,6 +7,7 @@ mod budget;
 mod client;
 mod ending;
 mod protocol;
+mod region_events;
 mod regions;
 mod server;
 mod shared;

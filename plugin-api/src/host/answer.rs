@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::abi::{self, Sink, Slice};
 use crate::error::Error;
+use crate::job::Event;
 
 /// Most bytes of an answer other than code and constants: JSON, or an error. No sane one is near.
 pub(super) const MOST: usize = 64 << 20;
@@ -86,6 +87,14 @@ pub(super) fn answer<T: DeserializeOwned>(call: impl FnOnce(Sink, Sink) -> i32) 
         return Err(failure(status, &error));
     }
     parsed(&out)
+}
+
+/// An event with a line for each text of it.
+pub(super) fn in_lines(event: Event) -> Event {
+    match event {
+        Event::Log(line) => Event::Log(one_line(&line)),
+        Event::Progress { done, total, next } => Event::Progress { done, total, next: one_line(&next) },
+    }
 }
 
 /// An answer in JSON.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 
 use self::other_hosts::{FIRST_METHODS, Host};
-use super::answer::{MOST, failure, one_line, parsed, parsed_in_full, too_long};
+use super::answer::{MOST, failure, in_lines, one_line, parsed, parsed_in_full, too_long};
 use super::code_file::checked_file;
 use super::device::PluginDeviceExecutable;
 use super::domain::PluginDomain;
@@ -25,7 +25,7 @@ use crate::call::{Answer, Call, CandidateItem, ClaimItem, Part, Request, make};
 use crate::constants::{BoundConstants, Claims, Constants};
 use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles};
 use crate::error::{Error, Refusal, RefusalCode};
-use crate::job::{Event, Generated, Job};
+use crate::job::{Generated, Job};
 use crate::operator::OutputType;
 use crate::options::{OptionSpec, Options};
 use crate::panics::{Guard, guarded};
@@ -151,13 +151,6 @@ fn append(answer: &mut Vec<u8>, more: &[u8]) -> Result<(), Error> {
 fn report(job: &Job<'_>, json: &[u8]) {
     if let Ok(event) = serde_json::from_slice(json) {
         job.emit(in_lines(event));
-    }
-}
-
-fn in_lines(event: Event) -> Event {
-    match event {
-        Event::Log(line) => Event::Log(one_line(&line)),
-        Event::Progress { done, total, next } => Event::Progress { done, total, next: one_line(&next) },
     }
 }
 

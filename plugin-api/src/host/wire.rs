@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::answer::{collect, failure};
 use super::device::PluginDeviceExecutable;
 use super::domain::PluginDomain;
+use super::events::SINK;
 use super::executable::{Abilities, PluginExecutable};
 use crate::abi::{self, ConstantList, ConstantView, Output, Slice, SliceList};
 use crate::call::{Answer, Call, Part};
@@ -14,6 +15,7 @@ use crate::constants::{BoundConstant, BoundConstants, Constants};
 use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles, OPENS_NO_DOMAIN};
 use crate::domain_tables::{DEVICE_ID, DEVICE_VERSION, DOMAIN_ID, DOMAIN_VERSION, DeviceTable, DomainTable};
 use crate::error::Error;
+use crate::events_table::{EVENTS_ID, EVENTS_VERSION, EventsTable};
 use crate::options::Options;
 use crate::runtime::Executable;
 use crate::sized_table::{SIZED_ID, SIZED_VERSION, SizedTable};
@@ -172,6 +174,15 @@ impl Library {
             }
             (abi::OK, true) => Err(Error::new("the plugin loaded the region and gave no handle")),
             (status, _) => Err(failure(status, &error)),
+        }
+    }
+
+    /// Lends the plugin a place for events, if it has any.
+    pub(super) fn lend_events(&self) {
+        // SAFETY: id, version and table belong together.
+        let table: Option<EventsTable> = unsafe { self.extension(0, EVENTS_ID, EVENTS_VERSION) };
+        if let Some(table) = table {
+            (table.lend)(SINK);
         }
     }
 

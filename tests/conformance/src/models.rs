@@ -145,6 +145,10 @@ impl Samples<'_> {
                 shapes += usize::from(self.add(form, place, plain.clone()));
                 self.add(form, place, Variant { constants: Constants::AllButTheFirst, ..plain.clone() });
                 self.one_value_twice(form, place, &plain);
+                if form.shares() {
+                    let shared = Variant { shared_are_outputs: true, ..plain.clone() };
+                    self.add(form, &format!("{place} inner results"), shared);
+                }
             }
             for (at, count) in places.iter_mut().enumerate().filter(|(_, count)| **count < most) {
                 *count +=
@@ -258,6 +262,16 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(ops(text), expected, "{text}");
         }
+    }
+
+    /// What others may read too becomes an output of some models.
+    #[test]
+    fn inner_results_are_outputs() {
+        let samples = samples(&Pattern::new("p", "(Relu (Add+ ?x ?y))").parse().expect("valid"), &acme(&[]));
+        let of = |sample: &Sample| sample.name.contains(" inner results");
+        let outputs = |sample: &Sample| sample.model.outputs();
+        assert!(samples.iter().filter(|sample| of(sample)).count() > 3);
+        assert!(samples.iter().all(|sample| outputs(sample) == if of(sample) { 2 } else { 1 }));
     }
 
     #[test]

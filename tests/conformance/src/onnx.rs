@@ -124,6 +124,12 @@ impl Model {
         self.file.graph.output.push(value(name, to_onnx(dtype), None));
     }
 
+    /// How many outputs there are.
+    #[cfg(test)]
+    pub(crate) fn outputs(&self) -> usize {
+        self.file.graph.output.len()
+    }
+
     /// The file.
     pub fn finish(&self) -> Vec<u8> {
         let mut file = self.file.clone().opset(OPSET);

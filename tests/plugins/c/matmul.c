@@ -109,6 +109,12 @@ static int32_t codegen(size_t backend, byoc_slice region, byoc_constants constan
     return code.write(code.context, bytes);
 }
 
+static byoc_event_sink told;
+
+static void lend_events(byoc_event_sink events) BYOC_NOEXCEPT { told = events; }
+
+static const byoc_events_table events_table = {sizeof(byoc_events_table), lend_events};
+
 /* The constant of that id, or NULL. */
 static const byoc_constant *find(byoc_constants constants, int64_t id) {
     size_t i;
@@ -178,6 +184,7 @@ static int32_t load(size_t backend, byoc_slice code, byoc_constants constants, b
     region->matrix = matrix->tensor;
     region->bias = bias->tensor;
     *executable = region;
+    byoc_log(byoc_events(told), "the matrix is bound");
     return BYOC_OK;
 }
 
@@ -233,8 +240,8 @@ static int32_t call(size_t backend, byoc_slice method, byoc_slice request, byoc_
 }
 
 static const void *extension(size_t backend, byoc_slice id, uint32_t version) BYOC_NOEXCEPT {
-    (void)backend, (void)id, (void)version;
-    return NULL;
+    (void)backend;
+    return byoc_is(id, BYOC_EVENTS) && version == BYOC_EVENTS_VERSION ? &events_table : NULL;
 }
 
 const byoc_info byoc_plugin_info = BYOC_PLUGIN_INFO("cmatmul", "1.0.0");

@@ -42,12 +42,15 @@ const NAMES: &[(&str, &str)] = &[
     ("TextTable", "byoc_text_table"),
     ("StringsTable", "byoc_strings_table"),
     ("StepsTable", "byoc_steps_table"),
+    ("EventSink", "byoc_event_sink"),
+    ("EventsTable", "byoc_events_table"),
     ("DOMAIN_VERSION", "BYOC_DOMAIN_VERSION"),
     ("DEVICE_VERSION", "BYOC_DEVICE_VERSION"),
     ("SIZED_VERSION", "BYOC_SIZED_VERSION"),
     ("STRINGS_VERSION", "BYOC_STRINGS_VERSION"),
     ("STEPS_VERSION", "BYOC_STEPS_VERSION"),
     ("DEVICE_STEPS_VERSION", "BYOC_DEVICE_STEPS_VERSION"),
+    ("EVENTS_VERSION", "BYOC_EVENTS_VERSION"),
     ("ABI_VERSION", "BYOC_ABI_VERSION"),
     ("OK", "BYOC_OK"),
     ("FAILED", "BYOC_FAILED"),
@@ -68,10 +71,18 @@ fn generate() -> String {
     config.export.include = NAMES.iter().map(|(rust, _)| (*rust).to_owned()).collect();
     config.export.rename = NAMES.iter().map(|(rust, c)| ((*rust).to_owned(), (*c).to_owned())).collect();
     let rust_only = ["MAGIC", "OLDEST_ABI_VERSION", "CPU", "PluginModule"];
-    let ids = ["DOMAIN_ID", "DEVICE_ID", "SIZED_ID", "STRINGS_ID", "STEPS_ID"];
+    let ids = ["DOMAIN_ID", "DEVICE_ID", "SIZED_ID", "STRINGS_ID", "STEPS_ID", "EVENTS_ID"];
     config.export.exclude = rust_only.into_iter().chain(ids).map(str::to_owned).collect();
-    let files =
-        ["abi.rs", "dlpack.rs", "table.rs", "domain_tables.rs", "sized_table.rs", "strings_table.rs", "steps_table.rs"];
+    let files = [
+        "abi.rs",
+        "dlpack.rs",
+        "table.rs",
+        "domain_tables.rs",
+        "sized_table.rs",
+        "strings_table.rs",
+        "steps_table.rs",
+        "events_table.rs",
+    ];
     let builder = files
         .into_iter()
         .fold(cbindgen::Builder::new().with_config(config), |builder, name| builder.with_src(source(name)));
@@ -171,6 +182,8 @@ fn both_sides_lay_out_the_same() {
         ("byoc_text_table", 3 * word),
         ("byoc_strings_table", 2 * word),
         ("byoc_steps_table", 3 * word),
+        ("byoc_event_sink", 2 * word),
+        ("byoc_events_table", 2 * word),
     ];
     let checks: String =
         sizes.iter().map(|(name, size)| format!("_Static_assert(sizeof({name}) == {size}, \"{name}\");\n")).collect();

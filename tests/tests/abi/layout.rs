@@ -26,6 +26,7 @@ const GROWING: &[&str] = &[
     "SizedTable",
     "StringsTable",
     "StepsTable",
+    "EventsTable",
 ];
 
 /// A block of the text: a title and a line for each part.
@@ -93,10 +94,11 @@ fn snapshot() -> Vec<Block> {
     let wire: Vec<_> = ["dlpack.rs", "abi.rs", "table.rs"].into_iter().flat_map(items).collect();
     let mut blocks = Vec::new();
     let region = items("region.rs");
-    let abilities: Vec<_> = ["domain_tables.rs", "sized_table.rs", "strings_table.rs", "steps_table.rs"]
-        .into_iter()
-        .flat_map(items)
-        .collect();
+    let abilities: Vec<_> =
+        ["domain_tables.rs", "sized_table.rs", "strings_table.rs", "steps_table.rs", "events_table.rs"]
+            .into_iter()
+            .flat_map(items)
+            .collect();
     let constants = wire.iter().chain(&region).chain(&abilities).filter_map(|item| match item {
         Item::Const(item) => constant(item),
         _ => None,
@@ -334,7 +336,7 @@ fn only_growth_may_be_written_down() {
     );
     assert_eq!(
         changed("constants", |lines| drop(lines.pop())),
-        ["'constants': 'DEVICE_STEPS_ID = \"byoc.device_steps\"' has become 'nothing'"]
+        ["'constants': 'EVENTS_ID = \"byoc.events\"' has become 'nothing'"]
     );
     assert_eq!(
         changed("json Region", |lines| lines.push("more: u8".into())),

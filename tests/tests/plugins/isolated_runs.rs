@@ -9,7 +9,7 @@ use byoc_tests::folder::Folder;
 use byoc_tests::onnx::{Model, Type, small};
 use byoc_tests::tensor::Tensor;
 use byoc_tests::{engine, places, program};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The line of the plugin in C that writes an element of the output.
 const WRITE: &str = "y[row * sizes->columns + column] = sum;";
@@ -171,5 +171,35 @@ fn what_cannot_run_there_says_so() {
         let outcome = folder.byoc(&[&["run", "model.onnx"][..], &flags].concat());
         let error = format!("error: [B703] {error}\n  hint: Leave out --isolate");
         assert_eq!((outcome.code, outcome.stderr.trim_end()), (Some(1), error.as_str()));
+    }
+}
+
+/// What a region tells is the same from there, and counts as a sign of life.
+#[test]
+fn what_is_told_in_a_run() {
+    let told =
+        "byoc_log(byoc_events(told), \"a row\"); usleep(600000); byoc_progress(byoc_events(told), 1, 2, \"the next\");";
+    let change = format!("if (!column && row < 4) {{ {told} }} {WRITE}");
+    let folder = Folder::empty();
+    folder.write("model.onnx", small().finish());
+    let includes =
+        ("plugin.c", "#include <stdlib.h>", "#define _DEFAULT_SOURCE\n#include <stdlib.h>\n#include <unistd.h>");
+    let plugin = c_plugin_of_today(folder.path(), "cmatmul", &[includes, ("plugin.c", WRITE, &change)]);
+    let plugin = ["--plugin", plugin.to_str().expect("plain")];
+    let compile = ["compile", "model.onnx", "-o", "m.byoc", "--backend", "cmatmul,cpu"];
+    folder.byoc(&[&compile[..], &plugin].concat()).success();
+    let about = "region byoc_main_cmatmul_0 of the backend 'cmatmul'";
+    for more in [&[][..], &["--isolate", "--plugin-timeout", "1"]] {
+        let run = [&["run", "m.byoc", "--fill", "ones"][..], &plugin, more].concat();
+        let ran = folder.byoc(&[&run[..], &["--json"]].concat());
+        let report: Value = serde_json::from_str(ran.success()).expect("JSON");
+        let lines = report["log"].as_array().expect("a list");
+        assert_eq!(lines[0], json!({ "about": about, "text": "the matrix is bound" }), "{more:?}");
+        assert!(lines.len() > 2, "{report}");
+        assert!(lines[1..].iter().all(|line| *line == json!({ "about": about, "text": "a row" })), "{report}");
+        let ran = folder.byoc(&[&run[..], &["--verbose"]].concat());
+        for line in ["the matrix is bound", "a row", "1 of 2: the next"] {
+            assert!(ran.stderr.contains(&format!("{about}: {line}\n")), "{}", ran.stderr);
+        }
     }
 }

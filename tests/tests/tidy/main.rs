@@ -95,6 +95,7 @@ const LAYERS: &[&[&str]] = &[
     &["ir"],
     &["constants", "dim"],
     &["atomic_file", "overwrite", "file_kind"],
+    &["events"],
     &["map", "buffer", "cpu", "crash", "onnx_types"],
     &["memory", "signals"],
     &["diagnostic"],

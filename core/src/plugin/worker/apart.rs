@@ -10,7 +10,7 @@ use byoc_plugin_api::{
     Texts,
 };
 
-use super::client::Worker;
+use super::client::{Worker, passed_on};
 use super::protocol::{Placed, Request, SharedFile, SharedRegion, SharedRun};
 use super::shared::{share_bytes, share_constants};
 use crate::map::SharedMemory;
@@ -144,7 +144,7 @@ impl Executable for Apart<'_> {
         let file = SharedFile { path: memory.path(), length: memory.len() };
         let offsets: Vec<_> = placed_out.iter().map(|placed| placed.offset).collect();
         let run = SharedRun { region: self.region, memory: file, inputs: placed_in, outputs: placed_out };
-        self.ask(&Request::Run(run), &mut |_| Ok(()))?;
+        self.ask(&Request::Run(run), &mut passed_on)?;
         let memory = self.memory.as_ref().ok_or_else(scattered)?;
         let mut filled = outputs.iter_mut().zip(offsets).filter(|(view, _)| !view.as_view().is_empty());
         filled.try_for_each(|(view, offset)| {

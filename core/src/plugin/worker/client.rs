@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use byoc_plugin_api::host::{Answer, Call, Ending, Identity, Library, LoadError, Part, Plugin, Wire};
+use byoc_plugin_api::host::{Answer, Call, Ending, Identity, Library, LoadError, Part, Plugin, Wire, pass_event};
 use byoc_plugin_api::{BoundConstants, Error, Executable};
 
 use super::Isolation;
@@ -112,7 +112,7 @@ impl Worker {
         self.open_where_ended()?;
         let mut running = self.running();
         let worker = running.take().ok_or_else(|| Error::new("the worker has ended"))?;
-        self.ask_one(worker, &mut running, (request, Some(environment)), &mut |_| Ok(()))
+        self.ask_one(worker, &mut running, (request, Some(environment)), &mut passed_on)
     }
 
     /// Asks the process of that number; `None` where it has ended.
@@ -300,6 +300,15 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Takes an answer that is nothing but events of a region, which go to who listens to those of regions in this process.
+#[allow(clippy::unnecessary_wraps, reason = "one of the functions that take answers")]
+pub(super) fn passed_on(part: Part<'_>) -> Result<(), Error> {
+    if let Part::Event(json) = part {
+        pass_event(json);
+    }
+    Ok(())
 }
 
 /// How a process ended; `memory` is how many bytes it could have, if that was limited.

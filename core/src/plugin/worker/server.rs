@@ -11,6 +11,7 @@ use byoc_plugin_api::host::{Call, Ending, Library, Part, Wire};
 
 use super::ending::{end_process, end_with_parent};
 use super::protocol::{Frame, MOST, Request, SharedCall, receive, send_bytes, send_end, send_event, send_message};
+use super::region_events::Events;
 use super::regions::Regions;
 use super::shared::{bytes, constants, map};
 use super::wait::busy_wait;
@@ -26,6 +27,7 @@ fn serve_host() -> io::Result<()> {
     let stream = take_wire()?;
     end_with_parent(&stream)?;
     let mut from = BufReader::new(stream.try_clone()?);
+    let events = Events::over(stream.try_clone()?);
     let mut out = BufWriter::with_capacity(MOST, stream);
     let mut plugin = None;
     let mut regions = Regions::default();
@@ -47,9 +49,13 @@ fn serve_host() -> io::Result<()> {
             }
             Request::Load(region) => {
                 let environment = message(&mut from)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+                let _open = events.open();
                 ended(opened(plugin.as_ref()).and_then(|plugin| regions.load(region, &environment, plugin)))
             }
-            Request::Run(run) => ended(regions.run(run)),
+            Request::Run(run) => {
+                let _open = events.open();
+                ended(regions.run(run))
+            }
             Request::TimeSteps { region, on } => ended(regions.time_steps(region, on)),
             Request::Steps { region } => {
                 let steps = regions.steps(region).and_then(|steps| Ok(send_message(&mut out, &steps)?));

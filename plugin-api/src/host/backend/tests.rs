@@ -4,6 +4,7 @@ use super::*;
 use crate::constants::{Claim, ClaimSink};
 use crate::dlpack;
 use crate::domain::{DevicePlan, DeviceTensor, DomainInfo};
+use crate::job::Event;
 use crate::region::ConstantId;
 
 /// Panics in the call of that name, which is one of a device's where that is true.

@@ -45,6 +45,15 @@ impl Form {
         }
     }
 
+    /// Whether it has a value that others may read too.
+    pub(super) fn shares(&self) -> bool {
+        match self {
+            Form::Shared(..) => true,
+            Form::Node { operands, .. } => operands.iter().any(Form::shares),
+            Form::Leaf { .. } | Form::Absent => false,
+        }
+    }
+
     /// Nodes within the form, each without what reads it, the innermost ones first.
     pub(super) fn parts(&self) -> Vec<Form> {
         let mut parts = Vec::new();
@@ -127,12 +136,17 @@ pub(super) fn forms(pattern: &Expr) -> Vec<Form> {
             if *absent { vec![leaf, Form::Absent] } else { vec![leaf] }
         }
         Expr::Or(alternatives) => alternatives.iter().flat_map(forms).collect(),
-        Expr::Node { ops, optional, operands, rest } => {
+        Expr::Node { ops, optional, operands, rest, shared } => {
             let lists = combinations(&operands.iter().map(forms).collect::<Vec<_>>());
             let node = |op: &(String, String), operands: &Vec<Form>| Form::Node {
                 op: op.clone(),
                 operands: operands.clone(),
                 rest: *rest,
+            };
+            // What others may read too is one value, whoever reads it.
+            let node = |op: &(String, String), operands: &Vec<Form>| match shared {
+                true => Form::Shared(format!("{pattern:?}"), Box::new(node(op, operands))),
+                false => node(op, operands),
             };
             let everywhere = lists.len() * ops.len() <= FORMS;
             let first = lists.iter().take(1).flat_map(|operands| ops.iter().map(|op| node(op, operands)));

@@ -17,7 +17,8 @@ pub(crate) struct Program {
     pub(crate) columns: usize,
     pub(crate) form: Form,
     pub(crate) bias: Option<ConstantId>,
-    pub(crate) relu: bool,
+    /// Of each output whether it is behind the `Relu`; one that is not is what the convolution gives.
+    pub(crate) relu: Vec<bool>,
     pub(crate) bug: String,
 }
 
@@ -81,11 +82,15 @@ pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, 
         columns,
         form: form(job)?,
         bias,
-        relu: region.nodes.len() == 2,
+        relu: region.outputs.iter().map(|&value| is_made_by(region.nodes.get(1), value)).collect(),
         bug: job.options.text("bug").to_owned(),
     };
     serde_json::to_writer(code, &program)?;
     Ok(Generated::default())
+}
+
+fn is_made_by(node: Option<&Node>, value: usize) -> bool {
+    node.is_some_and(|node| node.output(0) == Some(value))
 }
 
 fn windows(node: &Node, weights: &[usize]) -> Result<Windows, Error> {

@@ -4,7 +4,7 @@ use byoc_plugin_api::{DType, Pattern, Refusal, RefusalCode, Region, Window};
 
 pub(crate) fn patterns() -> Vec<Pattern> {
     vec![
-        Pattern::new("conv-relu", "(Relu (Conv ?x ?w:const ?b:const?))"),
+        Pattern::new("conv-relu", "(Relu (Conv+ ?x ?w:const ?b:const?))"),
         Pattern::new("conv", "(Conv ?x ?w:const ?b:const?)"),
         Pattern::new("matmul", "(MatMul ?x ?w:const)"),
     ]

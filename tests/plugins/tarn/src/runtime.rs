@@ -36,6 +36,7 @@ impl HostRuntime for Tarn {
         if weights.elements.len() != rows * columns || bias.len() != columns {
             return Err(Error::new("damaged code: constants of other sizes"));
         }
+        byoc_plugin_api::log(format!("{rows} x {columns} weights as {:?}", program.form));
         Ok(Box::new(Loaded { sums: vec![0.0; columns], program, weights, bias }))
     }
 }
@@ -50,7 +51,7 @@ fn sizes(shape: &[i64]) -> Vec<usize> {
 
 impl Executable for Loaded {
     fn run(&mut self, inputs: &[TensorView<'_>], outputs: &mut [TensorViewMut<'_>]) -> Result<(), Error> {
-        let ([x], [y]) = (inputs, outputs) else { return Err(Error::new("expected an input and an output")) };
+        let ([x], [y, others @ ..]) = (inputs, outputs) else { return Err(Error::new("expected one input")) };
         let (data, in_shape, out_shape) = (f32s(x)?, sizes(x.shape()), sizes(y.shape()));
         let out = y.as_mut_slice::<f32>().ok_or_else(|| Error::new("expected f32"))?;
         match &self.program.op {
@@ -68,13 +69,23 @@ impl Executable for Loaded {
             }
             _ => return Err(Error::new("damaged code: an input of another shape")),
         }
-        if self.program.relu {
-            out.iter_mut().filter(|value| **value < 0.0).for_each(|value| *value = 0.0);
-        }
         if self.program.bug == "plus-one" {
             out.iter_mut().for_each(|value| *value += 1.0);
         }
+        for (other, is_behind) in others.iter_mut().zip(self.program.relu.iter().skip(1)) {
+            let other = other.as_mut_slice::<f32>().filter(|other| other.len() == out.len());
+            let other = other.ok_or_else(|| Error::new("expected outputs of one size"))?;
+            other.copy_from_slice(out);
+            relu(other, *is_behind);
+        }
+        relu(out, self.program.relu.first().is_some_and(|&is_behind| is_behind));
         Ok(())
+    }
+}
+
+fn relu(values: &mut [f32], is_wanted: bool) {
+    if is_wanted {
+        values.iter_mut().filter(|value| **value < 0.0).for_each(|value| *value = 0.0);
     }
 }
 

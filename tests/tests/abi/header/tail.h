@@ -18,6 +18,7 @@
 /* What `extension` is asked for, with BYOC_STRINGS_VERSION, of a backend whose description names `string` among its types: it
  * answers a `byoc_strings_table`, by which its executables are lent the table of texts. */
 #define BYOC_STRINGS "byoc.strings"
+#define BYOC_EVENTS "byoc.events"
 
 /* What `extension` is asked for, with BYOC_STEPS_VERSION: a backend that tells what a run of a region consisted of answers a
  * `byoc_steps_table`. */

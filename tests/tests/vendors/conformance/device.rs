@@ -23,7 +23,7 @@ fn faults_on_a_device_are_found() {
     for (backend, pattern) in [("simdev", "MatMul"), ("simdev-guest", "Mul")] {
         for (wrong, reason) in WRONG {
             let setting = format!("{backend}.wrong={wrong}");
-            let tested = Tested::plain(&plugin, &["--backend", backend, "--backend-opt", &setting]);
+            let tested = Tested::plain(&plugin, &["--backend", backend, "--backend-opt", &setting, "--fail-fast"]);
             assert_eq!(tested.code, Some(1), "{setting}");
             let (name, found) = tested.first_failure();
             assert_eq!(name, format!("{pattern}: f32[3x16] constants: run"), "{setting}");
@@ -41,7 +41,7 @@ fn errors_of_a_device_are_told() {
         ("simdev.memory=600", "load fails: the simulator has 600 bytes free of 600, and "),
     ];
     for (setting, reason) in cases {
-        let tested = Tested::plain(&plugin, &["--backend", "simdev", "--backend-opt", setting]);
+        let tested = Tested::plain(&plugin, &["--backend", "simdev", "--backend-opt", setting, "--fail-fast"]);
         let (name, found) = tested.first_failure();
         assert!(name == "MatMul: f32[3x16] constants: run" && found.starts_with(reason), "{name}: {found}");
     }

@@ -11,7 +11,7 @@ use byoc_tests::golden::golden;
 use byoc_tests::{engine, places};
 
 /// How many are tried where not all are asked for.
-const SAMPLE: usize = 12;
+const SAMPLE: usize = 8;
 /// What stands in the table for a bug that no case finds.
 const MISSED: &str = "not found";
 

@@ -19,6 +19,8 @@ fn the_kit_passes_what_is_right_in_every_form() {
         let tested = Tested::plain(&plugin, options);
         assert_eq!((tested.code, tested.failures()), (Some(0), vec![]), "{options:?}");
         assert!(tested.count("pass") > 300, "{}", tested.report["summary"]);
+        // What the Conv in front of a Relu gives is an output as well.
+        assert!(tested.passed().any(|case| case.starts_with("conv-relu: ") && case.contains(" inner results: ")));
     }
 }
 
@@ -81,6 +83,13 @@ fn users_are_told_and_each_weight_is_stored_once() {
         assert_eq!((of("tarn-filters/1"), of(layout)), (32 * 8 * 9 * 2, bytes));
         let verify = ["verify", "m.byoc", "--model", "model.onnx", "--dim", "batch=2"];
         folder.byoc(&[&verify[..], &plugin].concat()).success();
+        let run = ["run", "m.byoc", "--fill", "ones", "--dim", "batch=2", "--json"];
+        for more in [&[][..], &["--isolate"]] {
+            let ran = folder.byoc(&[&run[..], &plugin, more].concat());
+            let report: Value = serde_json::from_str(ran.success()).expect("JSON");
+            let line = json!({ "about": "region byoc_main_tarn_0 of the backend 'tarn'", "text": "72 x 32 weights as Filters" });
+            assert_eq!(report["log"][0], line, "{more:?}");
+        }
     }
 }
 
