@@ -7,18 +7,18 @@ use crate::events_table::EventSink;
 use crate::job::Event;
 
 /// The host's place for events.
-struct Lent(EventSink);
+struct Place(EventSink);
 
 // SAFETY: by contract the function may be called from any thread.
-unsafe impl Send for Lent {}
+unsafe impl Send for Place {}
 // SAFETY: see above.
-unsafe impl Sync for Lent {}
+unsafe impl Sync for Place {}
 
-static SINK: OnceLock<Lent> = OnceLock::new();
+static SINK: OnceLock<Place> = OnceLock::new();
 
 /// Keeps the first place that is lent: every host of a process is the same one.
 pub(crate) fn keep(sink: EventSink) {
-    let _ = SINK.set(Lent(sink));
+    let _ = SINK.set(Place(sink));
 }
 
 /// Logs a line, from `load` or `run` or a thread of theirs: `byoc run --verbose` shows it with the names of backend and region. Where
@@ -34,7 +34,7 @@ pub fn progress(done: usize, total: usize, next: impl Into<String>) {
 }
 
 fn tell(event: &Event) {
-    let (Some(Lent(sink)), Ok(json)) = (SINK.get(), serde_json::to_vec(event)) else { return };
+    let (Some(Place(sink)), Ok(json)) = (SINK.get(), serde_json::to_vec(event)) else { return };
     // Whoever listens to a log has no say in the work.
     let _ = (sink.event)(sink.context, Slice::new(&json));
 }

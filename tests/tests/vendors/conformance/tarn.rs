@@ -1,14 +1,14 @@
-//! A vendor's story from end to end: a DSP that computes with weights of 16 and of 8 bits passes the kit, is found out where it is
+//! Vendors' stories from end to end. A DSP that computes with weights of 16 and of 8 bits passes the kit, is found out where it is
 //! wrong, and its users are told how near to exact it is; each weight is stored once, in the form in which it is read.
 
 use byoc_core::artifact::Artifact;
 use byoc_tests::folder::Folder;
-use byoc_tests::onnx::{Model, Type};
+use byoc_tests::onnx::{Model, Type, small};
 use byoc_tests::places;
 
 use serde_json::{Value, json};
 
-use super::Tested;
+use super::{Tested, c_plugin};
 
 const INT8: [&str; 2] = ["--backend-opt", "tarn.matrices=int8"];
 
@@ -90,6 +90,36 @@ fn users_are_told_and_each_weight_is_stored_once() {
             let line = json!({ "about": "region byoc_main_tarn_0 of the backend 'tarn'", "text": "72 x 32 weights as Filters" });
             assert_eq!(report["log"][0], line, "{more:?}");
         }
+    }
+}
+
+/// The other vendor's, in C: the matrix is packed (as it is), or stays as the model has it and is read through any strides.
+#[test]
+fn a_backend_in_c_packs_its_matrix_or_leaves_it_to_the_host() {
+    let to_the_host = [
+        (
+            "if (byoc_claim(claims, found.matrix, claim) != BYOC_OK)",
+            "return byoc_claim(claims, found.matrix, \"\\\"host\\\"\");\n    if (claim[0])",
+        ),
+        (
+            "matrix->layout.len != strlen(LAYOUT) || memcmp(matrix->layout.data, LAYOUT, strlen(LAYOUT)) != 0",
+            "matrix->layout.len != 0",
+        ),
+        ("w[column * sizes->inner + k]", "element(&region->matrix, k, column)"),
+        ("*w = (const float *)region->matrix.data;", "*w = NULL; (void)w;"),
+    ];
+    let folder = Folder::empty();
+    folder.write("model.onnx", small().finish());
+    for (changes, layouts) in [(&[][..], vec!["columns/1".to_owned()]), (&to_the_host, vec![])] {
+        let plugin = c_plugin(folder.path(), changes);
+        let tested = Tested::plain(&plugin, &[]);
+        assert_eq!((tested.code, tested.failures()), (Some(0), vec![]), "{layouts:?}");
+        let compile = ["compile", "model.onnx", "-o", "m.byoc", "--backend", "cmatmul,cpu", "--plugin"];
+        folder.byoc(&[&compile[..], &[plugin.to_str().expect("plain")]].concat()).success();
+        let artifact = Artifact::open(&folder.path().join("m.byoc")).expect("an artifact");
+        let own = artifact.manifest().regions.iter().filter(|region| region.backend == "cmatmul");
+        let found: Vec<String> = own.flat_map(|region| &region.constants).filter_map(|it| it.layout.clone()).collect();
+        assert_eq!(found, layouts);
     }
 }
 
