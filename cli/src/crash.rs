@@ -3,6 +3,7 @@
 
 use byoc_core::Ending;
 use byoc_core::diagnostic::Code;
+use byoc_core::plugin::CRASH_HINT;
 
 use crate::report::in_handler;
 
@@ -14,13 +15,12 @@ pub(crate) fn watch() {
 
 /// Runs in a signal handler.
 fn report(ending: Ending, name: &str) -> i32 {
-    const HINT: &str = "Report this to the backend's maker; leave it out of --backend to compile without it";
     let mut digits = [0; 10];
     let (what, number, end): (&[u8], &[u8], &[u8]) = match ending {
         Ending::Signal(signal) => (b" crashed (signal ", decimal(signal, &mut digits), b") while it ran"),
         Ending::Exit => (b" ended the process", b"", b" while it ran"),
     };
-    in_handler::error(Code::BackendCrashed, [name.as_bytes(), what, number, end], HINT)
+    in_handler::error(Code::BackendCrashed, [name.as_bytes(), what, number, end], CRASH_HINT)
 }
 
 /// The number in decimal, written without memory of its own.

@@ -100,7 +100,7 @@ The nodes of a region are complete (`core/src/passes/complete.rs`), so that no b
 
 Some nodes are not there any more: those that hand their input on (`Identity`, `Dropout`, a `Reshape`, `Cast` or `Transpose` to what
 is there already), those whose results nobody reads, those that only rearrange a constant, and those that constants alone determine. All
-others are as the model has them: none is joined with another, split or replaced by an equal one. So `Gemm` comes as `Gemm`, and `MatMul` with an
+others are as the model has them: but for what is said here, and for functions that nobody takes whole, none is joined with another, split or replaced by an equal one. So `Gemm` comes as `Gemm`, and `MatMul` with an
 `Add` behind it as two nodes; a `BatchNormalization` stands behind its `Conv`, with its statistics as constants; a `Gelu` may be one node or
 eight, and a `Clip` from 0 to 6 is none of `Relu`. A backend that computes them as one takes each form with a pattern of its own.
 

@@ -13,6 +13,7 @@ mod execution;
 mod file_kind;
 mod first_argument;
 mod guard;
+mod kept;
 mod progress;
 mod quickstart;
 mod region_log;

@@ -11,6 +11,7 @@ use byoc_core::diagnostic::Diagnostic;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
+use crate::kept::Kept;
 use crate::report;
 
 /// Shorter work shows no progress line.
@@ -28,7 +29,7 @@ pub(crate) struct Progress {
     kept: Option<String>,
     keep_text_of: Option<Stage>,
     warns: bool,
-    logged: Vec<Logged>,
+    logged: Kept<Logged>,
 }
 
 /// A line that a backend logged.
@@ -38,9 +39,6 @@ pub(crate) struct Logged {
     /// With the region that it is about in front.
     text: String,
 }
-
-/// Lines that are kept for a report; all are shown with `--verbose`.
-const MOST_LOGGED: usize = 10_000;
 
 /// The files in `folder` that hold the text forms of the stages.
 pub(crate) fn dump_files(dir: &Path) -> Vec<PathBuf> {
@@ -78,7 +76,7 @@ impl Progress {
             kept: None,
             keep_text_of: None,
             warns: true,
-            logged: Vec::new(),
+            logged: Kept::none(),
         }
     }
 
@@ -95,8 +93,8 @@ impl Progress {
     }
 
     /// What backends logged so far, the first lines of it.
-    pub(crate) fn take_logged(&mut self) -> Vec<Logged> {
-        std::mem::take(&mut self.logged)
+    pub(crate) fn take_logged(&mut self) -> Kept<Logged> {
+        std::mem::replace(&mut self.logged, Kept::none())
     }
 
     /// Shows a text in place of a bar.
@@ -149,9 +147,7 @@ impl Observer for Progress {
     }
 
     fn log(&mut self, backend: &str, line: &str) {
-        if self.logged.len() < MOST_LOGGED {
-            self.logged.push(Logged { backend: backend.to_owned(), text: line.to_owned() });
-        }
+        self.logged.push(Logged { backend: backend.to_owned(), text: line.to_owned() });
         if report::verbose() {
             self.bar.suspend(|| report::note(&format!("{backend}: {line}")));
         }

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use byoc_plugin_api::Event;
 use serde::Serialize;
 
+use crate::kept::Kept;
 use crate::report;
 
 /// A line that was told.
@@ -16,10 +17,7 @@ pub(crate) struct Line {
     text: String,
 }
 
-static LINES: Mutex<Vec<Line>> = Mutex::new(Vec::new());
-
-/// Lines that are kept for a report; all are shown with `--verbose`.
-const MOST: usize = 10_000;
+static LINES: Mutex<Kept<Line>> = Mutex::new(Kept::none());
 
 /// From here on, what is told is shown and kept.
 pub(crate) fn watch() {
@@ -34,14 +32,14 @@ pub(crate) fn watch() {
             let about = about.map(|about| format!("{about}: ")).unwrap_or_default();
             report::note(&format!("{about}{text}"));
         }
-        let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_kept && lines.len() < MOST {
+        if is_kept {
+            let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
             lines.push(Line { about: about.map(str::to_owned), text });
         }
     });
 }
 
 /// The lines that were told so far.
-pub(crate) fn take() -> Vec<Line> {
-    std::mem::take(&mut LINES.lock().unwrap_or_else(PoisonError::into_inner))
+pub(crate) fn take() -> Kept<Line> {
+    std::mem::replace(&mut LINES.lock().unwrap_or_else(PoisonError::into_inner), Kept::none())
 }

@@ -13,7 +13,7 @@ use crate::ir::{Graph, Model, Node, TensorType, TypedModel, ValueId};
 use crate::ops;
 use crate::partition::{self, RegionPlan};
 use crate::passes::{self, Round};
-use crate::plugin::Selected;
+use crate::plugin::{Selected, crashed};
 use crate::spool::Spool;
 
 /// Results up to this many bytes are always folded.
@@ -230,6 +230,9 @@ fn keep(result: Tensor, spool: &mut Spool) -> Result<(Bytes, TensorType)> {
 }
 
 fn failed(plan: &RegionPlan, folding_backend: &Selected, error: Error) -> Diagnostic {
+    if error.crashed {
+        return crashed(&format!("region {}", plan.region.symbol), folding_backend.name(), &error, "it was folded");
+    }
     let node = error.node.or_else(|| plan.region.nodes.first().map(|node| node.name.clone())).unwrap_or_default();
     let message = format!("folding node '{node}' on backend '{}' failed: {}", folding_backend.name(), error.message);
     Diagnostic { code: Code::Folding, message, hint: error.hint }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use crate::diagnostic::{Code, Diagnostic, Result};
 
 pub use self::cut::on_cut_files;
-pub(crate) use self::shared::SharedMemory;
+pub(crate) use self::shared::{SharedMemory, path_of};
 
 /// The bytes of a regular file, mapped: they take no memory of their own, and slices of them move no byte. The file must
 /// not be shortened while the bytes are in use; where that cannot be promised (network file systems, files that are

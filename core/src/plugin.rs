@@ -1,6 +1,7 @@
 //! Plugins: search, the registry of backends, and the user's selection.
 
 mod bound;
+mod crashed;
 #[cfg(feature = "compiler")]
 mod custom;
 mod identity;
@@ -11,6 +12,8 @@ mod worker;
 
 pub(crate) use bound::Bound;
 pub use byoc_plugin_api::host::{LoadedBackend, Manifest, allow_lists, quiet_panics};
+pub use crashed::CRASH_HINT;
+pub(crate) use crashed::crashed;
 #[cfg(feature = "compiler")]
 pub use custom::custom_operators;
 #[cfg(feature = "compiler")]

@@ -2,8 +2,17 @@
 
 use libc::{c_int, c_void, siginfo_t};
 
-/// Does what was done about a signal before a handler of ours was installed; it is called by that handler.
-pub(crate) fn pass_on(before: Option<&libc::sigaction>, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+/// Does what was done about a signal before a handler of ours was installed.
+///
+/// # Safety
+///
+/// It is called by that handler, with what that was given.
+pub(crate) unsafe fn pass_on(
+    before: Option<&libc::sigaction>,
+    signal: c_int,
+    info: *mut siginfo_t,
+    context: *mut c_void,
+) {
     let handler = before.map_or(libc::SIG_DFL, |before| before.sa_sigaction);
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
         // SAFETY: ends the process as if there were no handler: a fault comes again by itself once this returns, and what was
@@ -28,7 +37,7 @@ pub(crate) fn pass_on(before: Option<&libc::sigaction>, signal: c_int, info: *mu
     }
 }
 
-/// Whether this process runs under a sanitizer of the compiler: it has handlers of its own, which say more than ours, and reserves
+/// Whether this process has loaded the runtime of a sanitizer: it has handlers of its own, which say more than ours, and reserves
 /// more addresses than there is memory.
 pub(crate) fn is_sanitized() -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();

@@ -179,6 +179,10 @@ impl Parser<'_> {
         if optional && operands.is_empty() {
             return Err("an operand before (an optional operator stands for its first one)".into());
         }
+        let is_name = |name: &str| !name.is_empty() && !name.contains(['+', '?']);
+        if !names.split('|').all(is_name) {
+            return Err("operators, and '+' and then '?' behind the last of them, before".into());
+        }
         let ops = names.split('|').map(|name| match name.rsplit_once("::") {
             Some((domain, op)) => (domain.to_owned(), op.to_owned()),
             None => (String::new(), name.to_owned()),
@@ -262,6 +266,14 @@ mod tests {
                 "expected ':const', ':q8' or ':q8const' after the name just at column 13 of (Relu ?x:int)",
             ),
             ("(Relu ... ?x)", "expected ')' at column 11 of (Relu ... ?x)"),
+            (
+                "(Relu (Add+|Sub ?x ?y))",
+                "expected operators, and '+' and then '?' behind the last of them, before at column 23 of (Relu (Add+|Sub ?x ?y))",
+            ),
+            (
+                "(Relu (Add?+ ?x))",
+                "expected operators, and '+' and then '?' behind the last of them, before at column 17 of (Relu (Add?+ ?x))",
+            ),
         ];
         for (text, message) in cases {
             let error = Pattern::new("p", text).parse().expect_err(text);

@@ -1,6 +1,6 @@
 //! Flags that several verbs share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use byoc_core::runtime::{DeviceName, Queueing};
 use byoc_tools::fill::Fill;
@@ -31,7 +31,7 @@ pub(crate) struct Plugins {
     #[arg(long, hide_short_help = true, help_heading = SELDOM)]
     pub(crate) in_process: bool,
     /// Seconds that a plugin may be silent before it is ended
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT, value_parser = clap::value_parser!(u64).range(1..))]
     #[arg(hide_short_help = true, help_heading = SELDOM)]
     pub(crate) plugin_timeout: u64,
     /// Memory that a plugin's worker process may take; 0: what the machine has
@@ -45,6 +45,16 @@ pub(crate) struct Plugins {
     /// Whether regions run in the worker processes too.
     #[arg(skip)]
     pub(crate) isolate: bool,
+}
+
+/// Seconds that a plugin may be silent where nothing else is said.
+const TIMEOUT: u64 = 300;
+
+impl Plugins {
+    /// One plugin file, and the usual places.
+    pub(crate) fn of_file(file: &Path) -> Plugins {
+        Plugins { plugin: vec![file.to_owned()], plugin_timeout: TIMEOUT, ..Plugins::default() }
+    }
 }
 
 /// For verbs that compile nothing: the limits hold there too, for backends that describe themselves, but nobody looks for them.

@@ -21,6 +21,7 @@ use crate::args::{Backends, ModelArg, Plugins, SELDOM, Shapes, name_value, numbe
 use crate::compile_request;
 use crate::file_kind;
 use crate::guard::{Guard, Written};
+use crate::kept::Kept;
 use crate::progress::{Logged, Progress, dump_files};
 use crate::report::{self, Overview, VariantsOverview};
 use crate::trace::Traced;
@@ -31,8 +32,9 @@ struct Report<'a> {
     #[serde(flatten)]
     contents: &'a Contents,
     seconds: f64,
-    /// What backends logged.
+    /// What backends logged, and how many lines more it were.
     log: Vec<Logged>,
+    log_left_out: usize,
 }
 
 /// What is in the file.
@@ -322,10 +324,16 @@ fn first_difference(first: &ArtifactFile, second: &ArtifactFile) -> Option<Strin
     }
 }
 
-fn print(args: &Args, output: &Path, contents: &Contents, (time, log): (Duration, Vec<Logged>)) -> Result<()> {
+fn print(args: &Args, output: &Path, contents: &Contents, (time, log): (Duration, Kept<Logged>)) -> Result<()> {
     if args.json {
         let file = output.display().to_string();
-        return report::print_json(&Report { file, contents, seconds: time.as_secs_f64(), log });
+        return report::print_json(&Report {
+            file,
+            contents,
+            seconds: time.as_secs_f64(),
+            log: log.lines,
+            log_left_out: log.left_out,
+        });
     }
     let again = if args.check_reproducible { ", twice with the same bytes" } else { "" };
     let took = report::duration(time);

@@ -82,8 +82,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let seconds = time.as_secs_f64();
         let sums = profile.as_ref().map(|profile| (profile.operators(), profile.backends()));
         let (regions, copies) = profile.map(|it| (it.regions, it.copies)).unzip();
-        let mut answer =
-            json!({ "outputs": summaries, "seconds": seconds, "regions": regions, "log": region_log::take() });
+        let log = region_log::take();
+        let mut answer = json!({ "outputs": summaries, "seconds": seconds, "regions": regions, "log": log.lines, "log_left_out": log.left_out });
         Variant::add_to(variant.as_ref(), &mut answer);
         if let Some((operators, backends)) = sums {
             (answer["operators"], answer["backends"]) = (json!(operators), json!(backends));

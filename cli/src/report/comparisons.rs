@@ -2,6 +2,7 @@
 
 use byoc_tools::compare::{Comparison, Criterion};
 use byoc_tools::regions::Checked;
+use byoc_tools::text::db;
 
 use super::{Table, Tone, count, format, shape};
 
@@ -77,14 +78,9 @@ fn within(criterion: Criterion) -> String {
     match criterion {
         Criterion::Elements { atol, rtol } => format!("{}+{}*|b|", tolerance(atol), tolerance(rtol)),
         Criterion::Equal => "equal".into(),
-        Criterion::Snr(least) => format!("SNR >= {} dB", rounded(least)),
+        Criterion::Snr(least) => format!("SNR >= {} dB", db(least)),
         Criterion::Cosine(least) => format!("cosine >= {least}"),
     }
-}
-
-/// With a digit behind the point where there is something behind it.
-fn rounded(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0
 }
 
 /// A tolerance as people write it: `0.1`, `1`, `1e-5`.

@@ -17,10 +17,10 @@ pub(crate) fn prepare() {
 pub(crate) fn error(code: Code, message: [&[u8]; 4], hint: &str) -> i32 {
     let before = BEFORE.get().unwrap_or(&"").as_bytes();
     let [first, second, third, last] = message;
-    let line: [&[u8]; 10] =
-        [before, b"error: [", code.id().as_bytes(), b"] ", first, second, third, last, b"\n  hint: ", hint.as_bytes()];
+    let (code_id, hint) = (code.id().as_bytes(), hint.as_bytes());
+    let line: [&[u8]; 11] =
+        [before, b"error: [", code_id, b"] ", first, second, third, last, b"\n  hint: ", hint, b"\n"];
     // Bypasses the lock of `std`'s stderr.
     let _ = rustix::io::writev(std::io::stderr(), &line.map(IoSlice::new));
-    let _ = rustix::io::write(std::io::stderr(), b"\n");
     code.exit().into()
 }

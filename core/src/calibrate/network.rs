@@ -9,7 +9,7 @@ use crate::compute::{Compiled, Tensor};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, Model, TypedModel, ValueId};
 use crate::partition::{self, Crashes, Partitioned, RegionPlan};
-use crate::plugin::Selected;
+use crate::plugin::{Selected, crashed};
 use crate::spool::Spool;
 
 /// A sample as messages have it.
@@ -116,6 +116,9 @@ impl<'a> Network<'a> {
     }
 
     fn failed(&self, error: Error, sample: Option<&Sample<'_>>) -> Diagnostic {
+        if error.crashed {
+            return crashed("calibration", self.host.name(), &error, "it ran");
+        }
         let node = error.node.map(|node| format!(", node '{node}'")).unwrap_or_default();
         let sample = sample.map(|sample| format!(" on sample '{}'", sample.name)).unwrap_or_default();
         let message = format!("calibration on backend '{}' failed{sample}{node}: {}", self.host.name(), error.message);

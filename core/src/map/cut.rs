@@ -109,7 +109,8 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
             // SAFETY: waits for a signal.
             unsafe { libc::pause() };
         },
-        _ => signals::pass_on(BEFORE.get(), signal, info, context),
+        // SAFETY: as this handler was called.
+        _ => unsafe { signals::pass_on(BEFORE.get(), signal, info, context) },
     }
 }
 

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use crate::diagnostic::{Diagnostic, Result};
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::memory;
 
 /// The memory. Either side may write at any time, so it is only copied from and to, or lent by address.
 pub(crate) struct SharedMemory {
@@ -17,9 +18,9 @@ pub(crate) struct SharedMemory {
 impl SharedMemory {
     /// New memory of at least a byte.
     pub(crate) fn new(length: usize) -> Result<SharedMemory> {
+        memory::check(length).map_err(|short| short.diagnostic(Code::RunFailed, "a region in a worker"))?;
         let failed = |error: std::io::Error| Diagnostic::io(Path::new("the memory of a worker"), "make", &error);
-        let file = anonymous().map_err(failed)?;
-        file.set_len(length.max(1) as u64).map_err(failed)?;
+        let file = anonymous(length.max(1) as u64).map_err(failed)?;
         SharedMemory::of(file).map_err(failed)
     }
 
@@ -35,7 +36,7 @@ impl SharedMemory {
 
     /// A path by which another process of the same user can open it, as long as this one has it.
     pub(crate) fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
+        path_of(&self.file)
     }
 
     /// How many bytes it has.
@@ -66,12 +67,27 @@ impl SharedMemory {
     }
 }
 
-/// A file without a name, in memory where the system has such.
-fn anonymous() -> std::io::Result<File> {
-    #[cfg(target_os = "linux")]
-    return Ok(File::from(rustix::fs::memfd_create("byoc", rustix::fs::MemfdFlags::CLOEXEC)?));
-    #[cfg(not(target_os = "linux"))]
-    tempfile::tempfile()
+/// A path by which another process of the same user can open the file, as long as this one has it open.
+pub(crate) fn path_of(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
+}
+
+/// A file without a name, in memory, of a length that nobody can change: a shortened one would end whoever reads it.
+#[cfg(target_os = "linux")]
+fn anonymous(length: u64) -> std::io::Result<File> {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+    let file = File::from(memfd_create("byoc", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+    file.set_len(length)?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(file)
+}
+
+/// A file without a name.
+#[cfg(not(target_os = "linux"))]
+fn anonymous(length: u64) -> std::io::Result<File> {
+    let file = tempfile::tempfile()?;
+    file.set_len(length)?;
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -89,5 +105,8 @@ mod tests {
         assert_eq!(found, [0, 5, 6, 0]);
         assert!(own.write(7, &[1, 2]).is_none() && other.read(usize::MAX, &mut found).is_none());
         assert!(other.address(8, 0).is_some() && other.address(9, 0).is_none());
+        // Nobody can pull it away from under the other side.
+        assert!(!cfg!(target_os = "linux") || other.file.set_len(1).is_err());
+        assert!(SharedMemory::new(usize::MAX).is_err());
     }
 }

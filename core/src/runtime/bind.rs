@@ -198,16 +198,9 @@ impl BorrowedConstant {
 fn load_failed(registered: &Registered, title: &str, error: Error) -> Diagnostic {
     let name = &registered.description.name;
     if error.crashed {
-        return crashed(title, name, &error, "it was loaded");
+        return plugin::crashed(title, name, &error, "it was loaded");
     }
     let node = error.node.map(|node| format!(", node '{node}'")).unwrap_or_default();
     let message = format!("backend '{name}' cannot load {title}{node}: {}", error.message);
     Diagnostic { code: Code::RunFailed, message, hint: error.hint }
-}
-
-/// What is told of a worker that ended while it did something with what is called `title`, as of a backend that ends this process.
-pub(super) fn crashed(title: &str, backend: &str, error: &Error, what: &str) -> Diagnostic {
-    let message = format!("{title} of the backend '{backend}' {} while {what}", error.message);
-    let hint = "Report this to the backend's maker; leave it out of --backend to compile without it";
-    Diagnostic::new(Code::BackendCrashed, message).hint(hint)
 }

@@ -14,7 +14,7 @@ type Listener = Arc<dyn Fn(Event) + Send + Sync>;
 static LISTENER: RwLock<Option<Listener>> = RwLock::new(None);
 
 /// From here on, what backends tell while their regions are loaded and run goes to `listener`, in place of the one before. It is called in the
-/// thread that tells it.
+/// thread that tells it, in the middle of a call of the backend: it must not use sessions of it, nor panic.
 pub fn on_events(listener: impl Fn(Event) + Send + Sync + 'static) {
     // Those that are linked into this program.
     keep(SINK);
@@ -34,6 +34,10 @@ pub(super) const SINK: EventSink = EventSink { context: std::ptr::null_mut(), ev
 
 extern "C" fn event(_: *mut c_void, json: Slice) -> i32 {
     // SAFETY: the plugin lends the bytes for this call.
-    pass_event(unsafe { json.bytes() });
-    abi::OK
+    let json = unsafe { json.bytes() };
+    // Nothing unwinds across the border.
+    match std::panic::catch_unwind(|| pass_event(json)) {
+        Ok(()) => abi::OK,
+        Err(_) => abi::FAILED,
+    }
 }

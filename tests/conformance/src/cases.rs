@@ -310,13 +310,18 @@ fn explained(
     reason: String,
     saved: &Saved,
 ) -> Step<Option<Duration>> {
+    // What smaller models have to tell is no part of the case.
+    let noted = bench.notes.take();
     let again = |source: &Source| one(bench, source, &bench.prepare(source), name, test).err();
     let found = minimise::smallest(bench, sample, &again).or_else(fail)?;
     let smallest = found.as_ref().map_or(&sample.model, |smaller| &smaller.model);
     saved.replace(smallest).or_else(fail)?;
-    let model = Source::write(smallest, &bench.folder).and_then(|source| source.text(bench)).or_else(fail)?;
+    let text = Source::write(smallest, &bench.folder).and_then(|source| source.text(bench));
     // Later cases of the sample read its file again.
     Source::write(&sample.model, &bench.folder).or_else(fail)?;
+    bench.notes.restore(noted);
+    // The reason is what counts, whatever the model's text is.
+    let model = text.unwrap_or_else(|error| format!("it has no text: {}", error.message));
     Err(Verdict::FailOn { reason, model })
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn judge(
             let Allowance::NoiseDb(least) = allowed.of_elements(count) else { return Ok(()) };
             is_quiet(found, expected, least, &mut |ratio| {
                 // What few elements have is no measure of anything.
-                if allowed.of_elements(count) == allowed {
+                if allowed.of_elements(count) == allowed && ratio.is_finite() {
                     bench.notes.measured(ratio);
                 }
             })

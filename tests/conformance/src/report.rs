@@ -154,6 +154,11 @@ impl Notes {
         std::mem::take(&mut self.noted())
     }
 
+    /// As it was when that was taken.
+    pub(crate) fn restore(&self, noted: Noted) {
+        *self.noted() = noted;
+    }
+
     fn noted(&self) -> MutexGuard<'_, Noted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

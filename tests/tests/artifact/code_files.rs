@@ -330,7 +330,7 @@ fn regions_that_cannot_be_shown_are_errors() {
         let at = found.stderr.find(" at path").map_or(found.stderr.trim_end(), |at| &found.stderr[..at]);
         assert_eq!((found.code, at, found.stdout.as_str()), (Some(code), &*format!("error: {message}"), ""));
     }
-    bench.folder.byoc(&["inspect", "model.byoc", "--region", "byoc_main_file-format_0"]).fails(
+    bench.folder.byoc(&["inspect", "model.byoc", "--region", "byoc_main_file-format_0", "--extract", "out.scale"]).fails(
         3,
         "error: [B604] region byoc_main_file-format_0 needs the backend 'file-format': there is no backend 'file-format'\n  \
          hint: There is json, kendryte; name further plugins with --plugin or --plugin-dir; -v shows where they are looked for",

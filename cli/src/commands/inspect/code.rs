@@ -44,6 +44,9 @@ pub(crate) fn region(args: &Args, artifact: &Artifact, symbol: &str) -> Result<(
     match (region, registry.backends.iter().find(|found| found.description.name == backend)) {
         // Its backend is not here, or says nothing of its code: there is what the artifact says of the region.
         (Some(region), found) if args.extract.is_none() && !found.is_some_and(has_files) => {
+            if found.is_none() {
+                report::note(&format!("the backend '{backend}' is not here, and may say more of its code"));
+            }
             return if args.json {
                 report::print_json(region)
             } else {

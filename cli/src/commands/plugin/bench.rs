@@ -47,16 +47,13 @@ pub(crate) struct Args {
     /// Most threads to use; 0: one for each core
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
-    /// Sizes that are left open.
-    #[command(flatten)]
-    shapes: Shapes,
     /// Report as JSON
     #[arg(long)]
     json: bool,
+    /// Sizes that are left open.
+    #[command(flatten)]
+    shapes: Shapes,
 }
-
-/// Seconds that the plugin may be silent, as for the verbs that have an option for it.
-const TIMEOUT: u64 = 300;
 
 /// A region and its times.
 #[derive(Serialize)]
@@ -72,9 +69,8 @@ struct Row {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let places = Plugins { plugin: vec![args.file.clone()], plugin_timeout: TIMEOUT, ..Plugins::default() };
-    let registry = compile_request::isolated_registry(&places, &[])?;
-    let bench = Bench { args, own: backends(args, &registry), registry };
+    let registry = compile_request::isolated_registry(&Plugins::of_file(&args.file), &[])?;
+    let bench = Bench { args, own: backends(args, &registry)?, registry };
     let request = bench.request(compile_request::sources(&args.models), &args.shapes, &bench.own)?;
     let regions = regions(&request, &bench.own)?;
     if regions.is_empty() {
@@ -87,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut rows = Vec::new();
     for (region, backend, nodes) in regions {
         repro(&request, &region, false, &path, &mut Progress::new(None))?;
-        let (seconds, beside_seconds, runs) = bench.times(&path)?;
+        let (seconds, beside_seconds, runs) = bench.times(&region, &path)?;
         rows.push(Row { region, backend, nodes, seconds, beside_seconds, ratio: seconds / beside_seconds, runs });
     }
     if args.json {
@@ -99,11 +95,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// The backends of the plugin that are meant.
-fn backends(args: &Args, registry: &Registry) -> Vec<String> {
+fn backends(args: &Args, registry: &Registry) -> Result<Vec<String>> {
     let of_file = |origin: &Origin| matches!(origin, Origin::File(path) if *path == args.file);
     let own = registry.backends.iter().filter(|registered| of_file(&registered.origin));
-    let names = own.map(|registered| registered.description.name.clone());
-    names.filter(|name| args.backend.is_empty() || args.backend.contains(name)).collect()
+    let own: Vec<String> = own.map(|registered| registered.description.name.clone()).collect();
+    if let Some(name) = args.backend.iter().find(|name| !own.contains(name)) {
+        let message = format!("'{}' has no backend '{name}'", args.file.display());
+        return Err(Diagnostic::new(Code::UnknownBackend, message).hint(format!("It has {}", own.join(", "))));
+    }
+    Ok(if args.backend.is_empty() { own } else { args.backend.clone() })
 }
 
 /// What everything is made from.
@@ -122,20 +122,29 @@ impl Bench<'_> {
         compile_request::request(&self.registry, &chosen, sources, shapes)
     }
 
-    /// The model, compiled for these backends and loaded.
-    fn loaded(&self, model: &Path, backends: &[String]) -> Result<Loaded> {
+    /// The model, compiled for these backends and loaded, and another backend that has nodes of it, if there is one.
+    fn loaded(&self, model: &Path, backends: &[String]) -> Result<(Loaded, Option<String>)> {
         let request = self.request(vec![("main".into(), model.to_owned())], &Shapes::default(), backends)?;
         let (artifact, _) = compile_for_now(&request, model)?;
         let (_, run_options) = self.registry.part_settings(&self.args.backend_opt);
         let options = LoadOptions { threads: self.args.threads, run_options, ..LoadOptions::default() };
+        let used = artifact.manifest().backends();
         let session = Session::load(artifact, &self.registry, &options)?;
         let inputs = Inputs { fill: Some(Fill::Random), ..Inputs::default() };
-        Loaded::new(session, &inputs, &OpenSizes::default(), &mut |warning| report::warning(&warning))
+        let loaded = Loaded::new(session, &inputs, &OpenSizes::default(), &mut |warning| report::warning(&warning))?;
+        Ok((loaded, used.into_iter().find(|backend| !backends.contains(backend))))
     }
 
-    /// The median seconds of a run of the region, and of the host backend's, and how many runs there were.
-    fn times(&self, region: &Path) -> Result<(f64, f64, usize)> {
-        let (mut own, mut other) = (self.loaded(region, &self.own)?, self.loaded(region, &[])?);
+    /// The median seconds of a run of the region, which is a model of its own, and of the host backend's, and how many runs there were.
+    fn times(&self, region: &str, model: &Path) -> Result<(f64, f64, usize)> {
+        let (mut own, others) = self.loaded(model, &self.own)?;
+        if let Some(backend) = others {
+            let message = format!("region {region}, as a model of its own, is compiled for '{backend}' as well");
+            return Err(
+                Diagnostic::new(Code::PlacementPolicy, message).hint("byoc repro writes it, and byoc explain says why")
+            );
+        }
+        let (mut other, _) = self.loaded(model, &[])?;
         let [own, other] = side_by_side([&mut own, &mut other], Duration::from_secs_f64(self.args.duration))?;
         Ok((own.median, other.median, own.runs))
     }

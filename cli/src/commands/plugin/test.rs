@@ -1,5 +1,6 @@
 //! `byoc plugin test`: the conformance kit on one plugin file, in a child process that may crash.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -183,20 +184,20 @@ fn notes(report: &Report) -> String {
     if lines.is_empty() { lines } else { format!("\nnotes\n{lines}") }
 }
 
-/// How near to the noise the results of each pattern came at worst, where that is what is asked of them.
+/// How near to the noise the right results of each pattern came at worst, where that is what is asked of them.
 fn noise(report: &Report) -> String {
-    let mut worst: Vec<(&str, f64, &str)> = Vec::new();
-    for (case, noise) in report.cases.iter().filter_map(|case| Some((case, case.noise_db?))) {
-        let pattern = case.name.split(": ").next().unwrap_or_default();
-        match worst.iter_mut().find(|(known, ..)| *known == pattern) {
-            Some(known) if known.1 <= noise => {}
-            Some(known) => *known = (pattern, noise, &case.name),
-            None => worst.push((pattern, noise, &case.name)),
+    let mut worst: BTreeMap<(&str, &str), (f64, &str)> = BTreeMap::new();
+    for case in report.cases.iter().filter(|case| case.result == Tag::Pass) {
+        let (Some(noise), Some((pattern, _))) = (case.noise_db, case.name.split_once(": ")) else { continue };
+        let known = worst.entry((&case.backend, pattern)).or_insert((noise, &case.name));
+        if noise < known.0 {
+            *known = (noise, &case.name);
         }
     }
-    let lines: String =
-        worst.iter().map(|(pattern, noise, case)| format!("{pattern}: {noise:.1} dB, in {case}\n")).collect();
-    if lines.is_empty() { lines } else { format!("\nleast signal above the noise\n{lines}") }
+    let line =
+        |((backend, _), (noise, case)): ((&str, &str), (f64, &str))| format!("{backend} {case}: {noise:.1} dB\n");
+    let lines: String = worst.into_iter().map(line).collect();
+    if lines.is_empty() { lines } else { format!("\nleast signal above the noise, of each pattern\n{lines}") }
 }
 
 fn text(report: &Report, failed: bool) -> String {

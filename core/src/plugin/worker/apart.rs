@@ -18,6 +18,9 @@ use crate::map::SharedMemory;
 /// Of every tensor: what backends may rely on.
 const ALIGNMENT: usize = 64;
 
+/// How often a region is loaded for one request: other regions of its plugin may end the worker in between.
+const MOST_LOADS: usize = 3;
+
 /// A region that runs in a worker.
 pub(super) struct Apart<'a> {
     worker: Arc<Worker>,
@@ -31,6 +34,8 @@ pub(super) struct Apart<'a> {
     process: u64,
     /// Made in the first run, and anew where it is too small.
     memory: Option<SharedMemory>,
+    /// How often it was made: its path and length may be those of one before.
+    generation: u64,
     /// Whether times of its steps are taken.
     timed: bool,
 }
@@ -53,6 +58,7 @@ impl<'a> Apart<'a> {
             region: NEXT.fetch_add(1, Ordering::Relaxed),
             process: 0,
             memory: None,
+            generation: 0,
             timed: false,
         };
         apart.load_there()?;
@@ -91,22 +97,23 @@ impl<'a> Apart<'a> {
 
     /// Asks about the region, which is loaded again where the process that had it has ended.
     fn ask(&mut self, request: &Request, answer: &mut Answer<'_>) -> Result<(), Error> {
-        if self.ask_here(request, answer)? {
-            return Ok(());
+        for _ in 0..MOST_LOADS {
+            if self.ask_here(request, answer)? {
+                return Ok(());
+            }
+            self.load_there()?;
         }
-        self.load_there()?;
-        match self.ask_here(request, answer)? {
-            true => Ok(()),
-            false => Err(Error::new("its worker has ended")),
-        }
+        Err(Error { crashed: true, ..Error::new("was ended by other regions of its plugin, again and again,") })
     }
 
     /// Memory of so many bytes.
     fn memory(&mut self, length: usize) -> Result<&SharedMemory, Error> {
-        let enough = self.memory.take().filter(|memory| memory.len() >= length);
-        let memory = match enough {
-            Some(memory) => memory,
-            None => SharedMemory::new(length).map_err(|error| Error::new(error.message))?,
+        let memory = match self.memory.take() {
+            Some(memory) if memory.len() >= length => memory,
+            _ => {
+                self.generation += 1;
+                SharedMemory::new(length).map_err(|error| Error { hint: error.hint, ..Error::new(error.message) })?
+            }
         };
         Ok(self.memory.insert(memory))
     }
@@ -143,7 +150,8 @@ impl Executable for Apart<'_> {
         }
         let file = SharedFile { path: memory.path(), length: memory.len() };
         let offsets: Vec<_> = placed_out.iter().map(|placed| placed.offset).collect();
-        let run = SharedRun { region: self.region, memory: file, inputs: placed_in, outputs: placed_out };
+        let generation = self.generation;
+        let run = SharedRun { region: self.region, memory: file, generation, inputs: placed_in, outputs: placed_out };
         self.ask(&Request::Run(run), &mut passed_on)?;
         let memory = self.memory.as_ref().ok_or_else(scattered)?;
         let mut filled = outputs.iter_mut().zip(offsets).filter(|(view, _)| !view.as_view().is_empty());

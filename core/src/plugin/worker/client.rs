@@ -76,6 +76,11 @@ impl Worker {
 
     /// Starts the worker and has it open the plugin.
     fn open(&self) -> Result<Identity, LoadError> {
+        self.open_in(&mut self.running())
+    }
+
+    /// The same. A worker that has not opened it is not kept.
+    fn open_in(&self, running: &mut Option<Running>) -> Result<Identity, LoadError> {
         let request = Request::Open { path: self.path.clone(), memory: self.isolation.memory };
         let mut opened = Err(LoadError::Process(Error::new("the worker does not say whether the plugin is open")));
         let mut take = |part: Part<'_>| {
@@ -84,8 +89,14 @@ impl Worker {
             }
             Ok(())
         };
-        self.ask(&request, None, &mut take).map_err(LoadError::Process)?;
-        self.check_identity(opened?)
+        *running = None;
+        let worker = self.start().map_err(LoadError::Process)?;
+        self.ask_one(worker, running, (&request, None), &mut take).map_err(LoadError::Process)?;
+        let identity = opened.and_then(|identity| self.check_identity(identity));
+        if identity.is_err() {
+            *running = None;
+        }
+        identity
     }
 
     /// The identity, unless it was another one before.
@@ -96,22 +107,30 @@ impl Worker {
         }
     }
 
+    /// The worker, which is started where there is none; it has opened the plugin.
+    fn opened(&self, running: &mut Option<Running>) -> Result<Running, Error> {
+        if let Some(worker) = running.take() {
+            return Ok(worker);
+        }
+        self.open_in(running).map_err(|error| match error {
+            LoadError::Process(error) => error,
+            refused => Error::new(format!("the plugin cannot be opened again: {refused}")),
+        })?;
+        running.take().ok_or_else(|| Error::new("the worker has ended"))
+    }
+
     /// Sends a request and gives `answer` what comes back. When the worker ends or is silent for too long, the error says
     /// how, and [`Error::crashed`] is set.
     fn ask(&self, request: &Request, behind: Option<&[u8]>, answer: &mut Answer<'_>) -> Result<Ending, Error> {
         let mut running = self.running();
-        let worker = match running.take() {
-            Some(worker) => worker,
-            None => self.start()?,
-        };
+        let worker = self.opened(&mut running)?;
         self.ask_one(worker, &mut running, (request, behind), answer).map(|(ending, _)| ending)
     }
 
-    /// Loads a region: which process has it, and how that ended.
+    /// Loads a region: how that ended, and which process has it.
     pub(super) fn load_region(&self, request: &Request, environment: &[u8]) -> Result<(Ending, u64), Error> {
-        self.open_where_ended()?;
         let mut running = self.running();
-        let worker = running.take().ok_or_else(|| Error::new("the worker has ended"))?;
+        let worker = self.opened(&mut running)?;
         self.ask_one(worker, &mut running, (request, Some(environment)), &mut passed_on)
     }
 
@@ -178,22 +197,10 @@ impl Worker {
             }
         }
     }
-
-    /// Sees to it that there is a worker that has opened the plugin.
-    fn open_where_ended(&self) -> Result<(), Error> {
-        if self.running().is_some() {
-            return Ok(());
-        }
-        self.open().map(drop).map_err(|error| match error {
-            LoadError::Process(error) => error,
-            refused => Error::new(format!("the plugin cannot be opened again: {refused}")),
-        })
-    }
 }
 
 impl Wire for Worker {
     fn call(&self, backend: usize, call: &Call<'_>, answer: &mut Answer<'_>) -> Result<Ending, Error> {
-        self.open_where_ended()?;
         let mut shared = share_constants(call.constants)?;
         let mut blobs = Vec::new();
         // Open until the worker has answered.
@@ -262,7 +269,8 @@ impl Running {
     fn end(mut self, error: &io::Error, isolation: &Isolation) -> Error {
         let cause = match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                format!("did not answer within {} s", isolation.time.as_secs_f64())
+                let cause = format!("did not answer within {} s", isolation.time.as_secs_f64());
+                return Error { crashed: true, ..Error::new(cause).hint(SILENT) };
             }
             // It is alive, but its output is invalid.
             io::ErrorKind::InvalidData => format!("broke off: {error}"),
@@ -310,6 +318,10 @@ pub(super) fn passed_on(part: Part<'_>) -> Result<(), Error> {
     }
     Ok(())
 }
+
+/// The remedy for a worker that was silent for too long.
+const SILENT: &str =
+    "Report this to the backend's maker, or allow more with --plugin-timeout; each sign of life begins it anew";
 
 /// How a process ended; `memory` is how many bytes it could have, if that was limited.
 fn describe(status: ExitStatus, memory: u64) -> String {

@@ -65,6 +65,8 @@ pub(super) struct SharedRegion {
 pub(super) struct SharedRun {
     pub(super) region: u64,
     pub(super) memory: SharedFile,
+    /// Another one than before where the memory is.
+    pub(super) generation: u64,
     pub(super) inputs: Vec<Placed>,
     pub(super) outputs: Vec<Placed>,
 }

@@ -8,7 +8,7 @@ use byoc_plugin_api::{
 };
 use bytes::Bytes;
 
-use super::protocol::{Placed, SharedFile, SharedRegion, SharedRun, SharedTensor};
+use super::protocol::{Placed, SharedRegion, SharedRun, SharedTensor};
 use super::shared::{bytes, constants, map};
 use crate::map::SharedMemory;
 use crate::plugin::Bound;
@@ -20,7 +20,7 @@ pub(super) struct Regions(BTreeMap<u64, Loaded>);
 struct Loaded {
     bound: Bound<dyn Executable, Borrowed>,
     /// The memory of the last run.
-    memory: Option<(SharedFile, SharedMemory)>,
+    memory: Option<(u64, SharedMemory)>,
 }
 
 /// What an executable borrows.
@@ -55,11 +55,11 @@ impl Regions {
     }
 
     pub(super) fn run(&mut self, run: SharedRun) -> Result<(), Error> {
-        let SharedRun { region, memory, inputs, outputs } = run;
+        let SharedRun { region, memory, generation, inputs, outputs } = run;
         let Loaded { bound, memory: last } = self.of(region)?;
-        if last.as_ref().is_none_or(|(file, _)| *file != memory) {
+        if last.as_ref().is_none_or(|(of, _)| *of != generation) {
             let opened = SharedMemory::open(&memory.path).map_err(|error| Error::new(error.message))?;
-            *last = Some((memory, opened));
+            *last = Some((generation, opened));
         }
         let (_, memory) = last.as_ref().ok_or_else(outside)?;
         let strides = |placed: &[Placed]| placed.iter().map(|it| contiguous_strides(&it.shape)).collect::<Vec<_>>();

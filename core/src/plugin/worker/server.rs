@@ -108,7 +108,7 @@ pub fn limit(memory: u64) {
 #[cfg(target_os = "linux")]
 fn limit_data(memory: u64) {
     use rustix::process::{Resource, Rlimit, setrlimit};
-    // Its own limits are the ones to use.
+    // It reserves more addresses than there is memory; the limits that a sanitizer has are the ones to use.
     if crate::signals::is_sanitized() {
         return;
     }

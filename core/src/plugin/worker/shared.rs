@@ -3,14 +3,13 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
 
 use byoc_plugin_api::{ConstantId, Constants, Error, TensorView, contiguous_strides, from_hex, to_hex};
 use bytes::Bytes;
 
 use super::protocol::{Shared, SharedBytes, SharedFile, SharedTensor};
 use crate::constants::View;
-use crate::map::{map_file, origin};
+use crate::map::{map_file, origin, path_of};
 
 /// Most bytes of code that are sent as they are.
 const SMALL: usize = 4 << 10;
@@ -73,12 +72,6 @@ fn write(views: &[(usize, &TensorView<'_>)], shared: &mut Shared) -> Result<File
     drop(out);
     shared.files.push(SharedFile { path: path_of(&file), length: offset });
     Ok(file)
-}
-
-/// A path by which another process can open the file.
-fn path_of(file: &File) -> PathBuf {
-    use std::os::fd::AsRawFd;
-    PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
 }
 
 /// Describes bytes to a worker; the file is to be kept until it has answered.

@@ -9,6 +9,7 @@ use super::introspect::{Span, SpanKind, StepTime};
 use super::{LoadedCall, LoadedRegion, Queueing};
 use crate::artifact::manifest::NodeSummary;
 use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::plugin;
 
 /// A region in a body may run very often: more of its executions are added up and not kept one by one.
 const MOST_EXECUTIONS: usize = 4096;
@@ -41,6 +42,9 @@ impl LoadedCall {
             LoadedRegion::Device(bound) => bound.executable().time_steps(true),
         };
         timed.map_err(|error| {
+            if error.crashed {
+                return plugin::crashed(&self.title, &self.backend, &error, "it was timed");
+            }
             let message = format!("backend '{}' cannot time {}: {}", self.backend, self.title, error.message);
             Diagnostic { code: Code::RunFailed, message, hint: error.hint }
         })?;

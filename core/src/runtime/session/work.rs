@@ -11,7 +11,7 @@ use super::{LoadedCall, LoadedRegion, Queueing};
 use crate::artifact::manifest::Entry;
 use crate::crash;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::runtime::bind;
+use crate::plugin;
 use crate::runtime::device::Device;
 use crate::runtime::steps::{Crossing, HOST, Step, Steps};
 
@@ -408,7 +408,7 @@ pub(super) fn elapsed(device: &Device, number: usize) -> Result<Duration> {
 
 pub(super) fn run_failed(call: &LoadedCall, error: Error) -> Diagnostic {
     if error.crashed {
-        return bind::crashed(&call.title, &call.backend, &error, "it ran");
+        return plugin::crashed(&call.title, &call.backend, &error, "it ran");
     }
     let node = error.node.map(|node| format!(", node '{node}'")).unwrap_or_default();
     let message = format!("{}{node} failed on backend '{}': {}", call.title, call.backend, error.message);

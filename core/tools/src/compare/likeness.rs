@@ -4,6 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::Criterion;
 use crate::tensor::{Number, Tensor};
+use crate::text;
 
 /// A last axis of at most so many elements has no ranking that is worth comparing.
 const FEW: usize = 5;
@@ -54,7 +55,7 @@ impl Likeness {
     pub(super) fn problem(&self, criterion: Criterion) -> Option<String> {
         match criterion {
             Criterion::Snr(least) if self.snr < least => {
-                Some(format!("{:.1} dB above the noise, expected {}", self.snr, (least * 10.0).round() / 10.0))
+                Some(format!("{:.1} dB above the noise, expected {}", self.snr, text::db(least)))
             }
             Criterion::Cosine(least) if self.cosine < least => {
                 Some(format!("cosine {:.6}, expected {least}", self.cosine))

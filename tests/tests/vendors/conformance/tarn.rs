@@ -55,6 +55,10 @@ fn model() -> Model {
         .node("ReduceMean", &["both"], &["mean"])
         .node("Add", &["o", "mean"], &["y"])
         .output("y", Type::Float, &[-1, 64])
+        .input("u", Type::Float, &[-1, 64])
+        .weight("third", &[64, 16], &values(64 * 16, 5))
+        .node("MatMul", &["u", "third"], &["z"])
+        .output("z", Type::Float, &[-1, 16])
 }
 
 #[test]
@@ -65,9 +69,11 @@ fn users_are_told_and_each_weight_is_stored_once() {
     let plugin = ["--plugin", plugin.to_str().expect("a plain path")];
     let told = folder.byoc(&[&["plugin", "info", "tarn"][..], &plugin].concat());
     assert!(told.success().contains("\nprecise to MatMul: 30.0 dB above the noise\n"), "{}", told.stdout);
-    for (matrices, layout, bytes) in
-        [("bf16", "tarn-panels/1", 32 * 16 * 64 * 2), ("int8", "tarn-int8/1", 32 * 16 * 64 + 64 * 4)]
-    {
+    assert!(told.stdout.contains("\nmatmul     (MatMul ?x ?w:const)\n"), "{}", told.stdout);
+    for (matrices, layout, bytes) in [
+        ("bf16", "tarn-panels/1", [32 * 16 * 64 * 2, 64 * 16 * 2]),
+        ("int8", "tarn-int8/1", [32 * 16 * 64 + 64 * 4, 64 * 16 + 16 * 4]),
+    ] {
         let option = format!("tarn.matrices={matrices}");
         let compile = ["compile", "model.onnx", "-o", "m.byoc", "--backend", "tarn,cpu", "--backend-opt", &option];
         folder.byoc(&[&compile[..], &plugin].concat()).success();
@@ -77,12 +83,24 @@ fn users_are_told_and_each_weight_is_stored_once() {
             forms.iter().filter_map(|bound| Some((bound.layout.as_deref()?, bound.used.as_ref()?))).collect();
         let of = |layout: &str| {
             let of_layout: Vec<_> = packed.iter().filter(|(found, _)| *found == layout).collect();
-            assert_eq!(of_layout.len(), 1, "{layout}: {packed:?}");
-            artifact.stored(of_layout[0].1.constant).expect("it is there").len()
+            let sizes = of_layout.iter().map(|(_, used)| artifact.stored(used.constant).expect("it is there").len());
+            sizes.collect::<Vec<_>>()
         };
-        assert_eq!((of("tarn-filters/1"), of(layout)), (32 * 8 * 9 * 2, bytes));
+        assert_eq!((of("tarn-filters/1"), of(layout)), (vec![32 * 8 * 9 * 2], bytes.to_vec()));
         let verify = ["verify", "m.byoc", "--model", "model.onnx", "--dim", "batch=2"];
         folder.byoc(&[&verify[..], &plugin].concat()).success();
+        let told = folder.byoc(&[&verify[..], &plugin, &["--json"]].concat());
+        let report: Value = serde_json::from_str(told.success()).expect("JSON");
+        let criterion = |name: &str| {
+            let outputs = report["outputs"].as_array().expect("a list").iter();
+            outputs.clone().find(|output| output["name"] == name).expect("it is there")["criterion"].clone()
+        };
+        // Each output has what the regions declare that it depends on.
+        assert!(criterion("y")["snr"].as_f64().is_some_and(|least| (20.0..30.0).contains(&least)), "{report}");
+        assert_eq!(criterion("z")["snr"], json!(30.0), "{report}");
+        let shown = folder.byoc(&["inspect", "m.byoc", "--region", "byoc_main_tarn_0"]);
+        assert!(shown.success().contains("byoc_main_tarn_0"), "{}", shown.stdout);
+        assert_eq!(shown.stderr, "the backend 'tarn' is not here, and may say more of its code\n");
         let run = ["run", "m.byoc", "--fill", "ones", "--dim", "batch=2", "--json"];
         for more in [&[][..], &["--isolate"]] {
             let ran = folder.byoc(&[&run[..], &plugin, more].concat());
@@ -135,13 +153,16 @@ fn regions_are_timed_beside_the_host() {
     assert_eq!(report["beside"], "json");
     let rows = report["regions"].as_array().expect("a list");
     let of = |field: &str| rows.iter().map(|row| row[field].clone()).collect::<Vec<_>>();
-    assert_eq!(of("nodes"), [json!(["Conv", "Relu"]), json!(["MatMul"]), json!(["MatMul"])]);
-    assert_eq!(of("region"), ["byoc_main_tarn_0", "byoc_main_tarn_1", "byoc_main_tarn_2"]);
+    assert_eq!(of("nodes"), [json!(["Conv", "Relu"]), json!(["MatMul"]), json!(["MatMul"]), json!(["MatMul"])]);
+    assert_eq!(of("region"), ["byoc_main_tarn_0", "byoc_main_tarn_1", "byoc_main_tarn_2", "byoc_main_tarn_3"]);
     for row in rows {
         let number = |field: &str| row[field].as_f64().expect("a number");
         assert!(number("seconds") > 0.0 && number("beside_seconds") > 0.0 && number("runs") >= 5.0, "{row}");
         assert!((number("seconds") / number("beside_seconds") / number("ratio") - 1.0).abs() < 1e-9, "{row}");
     }
+    let other = folder.byoc(&[&bench[..], &["--backend", "tarm"]].concat());
+    let error = format!("error: [B303] '{}' has no backend 'tarm'\n  hint: It has tarn", plugin.display());
+    assert_eq!((other.code, other.stderr.trim_end()), (Some(3), error.as_str()));
     let open = folder.byoc(&bench);
     let error = "error: [B701] input 'x' of shape [batch,8,6,6] cannot be filled: the size 'batch' is open\n  \
                  hint: Set it, as in --dim 'batch=1'";
