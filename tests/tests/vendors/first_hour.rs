@@ -8,8 +8,8 @@ use std::process::Command;
 use byoc_tests::folder::Folder;
 use byoc_tests::markdown::{Block, blocks};
 use byoc_tests::onnx::small;
-use byoc_tests::places;
 use byoc_tests::program::{self, isolate, outcome};
+use byoc_tests::{data, places};
 use serde_json::Value;
 
 /// A folder that has nothing but what the documentation says: `byoc`, a clone. The program is on the path.
@@ -67,6 +67,18 @@ impl Vendor {
         assert_eq!(regions.collect::<Vec<_>>(), ["acme", "json"]);
     }
 
+    /// The commands of each section of the guide.
+    fn guide(&self) -> impl Fn(&str) -> Vec<String> + use<> {
+        let page = self.commands(&places::checkout().join("docs/writing-a-backend.md"));
+        move |section| page.iter().filter(|block| block.section == section).map(|block| block.text.clone()).collect()
+    }
+
+    /// Has programs of that folder found before all others.
+    fn first_on_path(&mut self, folder: &Path) {
+        let others = std::env::split_paths(&self.path).collect::<Vec<_>>();
+        self.path = std::env::join_paths([vec![folder.to_owned()], others].concat()).expect("a path");
+    }
+
     /// Installs a package of the project, and has the program that is beside it find the backend, without a flag or a variable.
     fn finds_what_was_installed(&self, install: &str, program: &str) {
         self.run("byoc-acme", install);
@@ -83,15 +95,35 @@ impl Vendor {
     }
 }
 
+/// Packages put the library where the program looks by itself.
+#[test]
+fn packages_for_debian_and_for_python() {
+    // Its `pip` downloads what builds wheels.
+    let python = data::python();
+    assert!(python.is_ok() || std::env::var_os("CI").is_none(), "{python:?}");
+    let Ok(python) = python else { return };
+    let mut vendor = Vendor::new();
+    vendor.first_on_path(python.parent().expect("an interpreter lies in a folder"));
+    let of = vendor.guide();
+    vendor.run(".", &of("In C")[0]);
+    vendor.run("byoc-acme", &of("Packages").concat());
+    vendor.finds_what_was_installed(
+        "mkdir -p root/usr/bin; cp -L \"$(command -v byoc)\" root/usr/bin/; dpkg-deb -x byoc-acme.deb root",
+        "root/usr/bin/byoc",
+    );
+    vendor.finds_what_was_installed(
+        "python -m venv environment; environment/bin/pip install --quiet --no-deps wheels/*.whl; \
+         cp -L \"$(command -v byoc)\" environment/bin/",
+        "environment/bin/byoc",
+    );
+}
+
 /// A read behind an input, which nothing but a sanitizer sees.
 #[test]
 fn a_sanitizer_sees_what_guard_pages_do_not() {
     let vendor = Vendor::new();
-    let page = vendor.commands(&places::checkout().join("docs/writing-a-backend.md"));
-    let of = |section: &str| -> Vec<&str> {
-        page.iter().filter(|block| block.section == section).map(|block| &*block.text).collect()
-    };
-    vendor.run(".", of("In C")[0]);
+    let of = vendor.guide();
+    vendor.run(".", &of("In C")[0]);
     let source = vendor.project().join("acme.c");
     let text = String::from_utf8(places::read(&source)).expect("text");
     const LOAD: &str = "    *handle = result;\n";
@@ -140,20 +172,8 @@ fn the_readme_works_as_written() {
 fn a_backend_in_c() {
     let vendor = Vendor::new();
     vendor.goes_the_whole_way("In C", || {});
-    let page = vendor.commands(&places::checkout().join("docs/writing-a-backend.md"));
-    for section in ["Under a sanitizer", "Packages"] {
-        let of_section = page.iter().filter(|block| block.section == section).map(|block| &*block.text);
-        vendor.run("byoc-acme", &of_section.collect::<String>());
-    }
-    vendor.finds_what_was_installed(
-        "mkdir -p root/usr/bin; cp -L \"$(command -v byoc)\" root/usr/bin/; dpkg-deb -x byoc-acme.deb root",
-        "root/usr/bin/byoc",
-    );
-    vendor.finds_what_was_installed(
-        "python3 -m venv environment; environment/bin/pip install --quiet --no-deps wheels/*.whl; \
-         cp -L \"$(command -v byoc)\" environment/bin/",
-        "environment/bin/byoc",
-    );
+    let of = vendor.guide();
+    vendor.run("byoc-acme", &of("Under a sanitizer").concat());
     vendor.run("byoc-acme", "make clean all test CFLAGS='-O1 -Werror -pedantic'");
     vendor.run("byoc-acme", "make clean; ! make CC=false");
     if Command::new("c++").arg("--version").output().is_ok() {
