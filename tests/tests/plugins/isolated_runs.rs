@@ -98,7 +98,7 @@ fn a_crash_is_an_error_of_one_run() {
 fn the_program_tells_who_it_was() {
     let cases = [
         (WRITE, "*(volatile int *)0 = 1;", "crashed (signal 11) while it ran"),
-        (WRITE, "for (;;);", "did not answer within 1 s while it ran"),
+        (WRITE, "for (;;);", "did not answer within 2 s while it ran"),
         (
             WRITE,
             "if (!malloc((size_t)1 << 31)) abort(); y[row * sizes->columns + column] = sum;",
@@ -110,7 +110,7 @@ fn the_program_tells_who_it_was() {
         let folder = Folder::empty();
         folder.write("model.onnx", small().finish());
         let plugin = c_plugin_of_today(folder.path(), "cmatmul", &[("plugin.c", old, new)]);
-        let plugin = ["--plugin", plugin.to_str().expect("plain"), "--plugin-timeout", "1", "--plugin-memory", "1024"];
+        let plugin = ["--plugin", plugin.to_str().expect("plain"), "--plugin-timeout", "2", "--plugin-memory", "1024"];
         let compile = ["compile", "model.onnx", "-o", "m.byoc", "--backend", "cmatmul,cpu"];
         folder.byoc(&[&compile[..], &plugin[..2]].concat()).success();
         let hint = match how.starts_with("did not answer") {
@@ -183,7 +183,7 @@ fn what_cannot_run_there_says_so() {
 #[test]
 fn what_is_told_in_a_run() {
     // Together longer than may be without a sign of life, and each by far shorter.
-    let told = "byoc_log(byoc_events(told), \"a row\"); for (int n = 0; n < 8; n++) { usleep(150000); \
+    let told = "byoc_log(byoc_events(told), \"a row\"); for (int n = 0; n < 16; n++) { usleep(150000); \
                 byoc_progress(byoc_events(told), 1, 2, \"the next\"); }";
     let change = format!("if (!column && !row) {{ {told} }} {WRITE}");
     let folder = Folder::empty();
@@ -195,7 +195,7 @@ fn what_is_told_in_a_run() {
     let compile = ["compile", "model.onnx", "-o", "m.byoc", "--backend", "cmatmul,cpu"];
     folder.byoc(&[&compile[..], &plugin].concat()).success();
     let about = "region byoc_main_cmatmul_0 of the backend 'cmatmul'";
-    for more in [&[][..], &["--isolate", "--plugin-timeout", "1"]] {
+    for more in [&[][..], &["--isolate", "--plugin-timeout", "2"]] {
         let run = [&["run", "m.byoc", "--fill", "ones"][..], &plugin, more].concat();
         let ran = folder.byoc(&[&run[..], &["--json"]].concat());
         let report: Value = serde_json::from_str(ran.success()).expect("JSON");
