@@ -5,7 +5,6 @@ use std::path::Path;
 use byoc_core::diagnostic::Result;
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, Session};
-use byoc_plugin_api::Allowance;
 
 use crate::bench::{Bench, Prepared, Source};
 use crate::data;
@@ -29,7 +28,7 @@ pub(crate) fn artifact(bench: &Bench, source: &Source, prepared: &Prepared) -> S
     };
     let expected = reference.map(|reference| Ran::open(&paths[1], &reference, bench).map_err(no_reference));
     let mut expected = expected.transpose()?;
-    let declared = prepared.taken.iter().filter_map(|taken| bench.allowance(taken)).reduce(Allowance::and);
+    let declared = found.0.allowances();
     for (number, &size) in found.sizes(bench, source).iter().enumerate() {
         let expected = match &mut expected {
             None => None,
@@ -49,7 +48,7 @@ pub(crate) fn artifact(bench: &Bench, source: &Source, prepared: &Prepared) -> S
         for (name, expected) in expected.iter().flatten() {
             let Some((_, found)) = found.iter().find(|(known, _)| known == name) else { continue };
             let run = if number == 0 { String::new() } else { format!(" of run {}", number + 1) };
-            judge(bench, source, declared, found, expected)
+            judge(bench, source, declared.get(name).copied(), found, expected)
                 .or_else(|reason| fail(format!("output '{name}'{run}: {reason}")))?;
         }
     }

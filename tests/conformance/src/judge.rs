@@ -30,18 +30,16 @@ pub(crate) fn judge(
         (None, true) => Allowance::NoiseDb(LEAST_RATIO),
         _ => Allowance::Elements { absolute: usual.absolute, relative: usual.relative },
     };
-    match source.allowed.unwrap_or_else(by_itself) {
+    let allowed = source.allowed.unwrap_or_else(by_itself);
+    let elements = expected.shape.iter().map(|&size| size as usize).product();
+    match allowed.of_elements(elements) {
         Allowance::Elements { absolute, relative } => compare(found, expected, Tolerance { relative, absolute }),
-        allowed @ Allowance::NoiseDb(_) => {
-            let count = expected.floats().count();
-            let Allowance::NoiseDb(least) = allowed.of_elements(count) else { return Ok(()) };
-            is_quiet(found, expected, least, &mut |ratio| {
-                // What few elements have is no measure of anything.
-                if allowed.of_elements(count) == allowed && ratio.is_finite() {
-                    bench.notes.measured(ratio);
-                }
-            })
-        }
+        noise @ Allowance::NoiseDb(least) => is_quiet(found, expected, least, &mut |ratio| {
+            // What few elements have is no measure of anything.
+            if noise == allowed && ratio.is_finite() {
+                bench.notes.measured(ratio);
+            }
+        }),
     }
 }
 

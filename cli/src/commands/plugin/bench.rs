@@ -103,6 +103,10 @@ fn backends(args: &Args, registry: &Registry) -> Result<Vec<String>> {
         let message = format!("'{}' has no backend '{name}'", args.file.display());
         return Err(Diagnostic::new(Code::UnknownBackend, message).hint(format!("It has {}", own.join(", "))));
     }
+    if own.contains(&args.beside) {
+        let message = format!("'{}' is a backend of the plugin itself", args.beside);
+        return Err(Diagnostic::new(Code::Usage, message).hint("Name another one with --beside"));
+    }
     Ok(if args.backend.is_empty() { own } else { args.backend.clone() })
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// End with the first case that fails
     #[arg(long)]
     fail_fast: bool,
-    /// Report only cases that fail
+    /// Report only cases that fail, and those with notes
     #[arg(long)]
     failed: bool,
     /// Write the models of failing cases into this empty folder, as small as they were found

@@ -11,7 +11,7 @@ use byoc_plugin_api::{
 };
 
 use super::client::{Worker, passed_on};
-use super::protocol::{Placed, Request, SharedFile, SharedRegion, SharedRun};
+use super::protocol::{Placed, Request, SharedRegion, SharedRun};
 use super::shared::{share_bytes, share_constants};
 use crate::map::SharedMemory;
 
@@ -34,7 +34,7 @@ pub(super) struct Apart<'a> {
     process: u64,
     /// Made in the first run, and anew where it is too small.
     memory: Option<SharedMemory>,
-    /// How often it was made: its path and length may be those of one before.
+    /// How often it was made.
     generation: u64,
     /// Whether times of its steps are taken.
     timed: bool,
@@ -103,7 +103,10 @@ impl<'a> Apart<'a> {
             }
             self.load_there()?;
         }
-        Err(Error { crashed: true, ..Error::new("was ended by other regions of its plugin, again and again,") })
+        Err(Error {
+            crashed: true,
+            ..Error::new(format!("was ended {MOST_LOADS} times by other regions of its plugin"))
+        })
     }
 
     /// Memory of so many bytes.
@@ -133,7 +136,7 @@ impl Places {
     }
 }
 
-/// What a contiguous tensor of the host was found not to be, which cannot happen.
+/// The error for a tensor that is not as core makes tensors, which is a mistake of core's.
 fn scattered() -> Error {
     Error::new("a tensor does not lie row-major, or does not fit into its memory")
 }
@@ -148,10 +151,10 @@ impl Executable for Apart<'_> {
             let written = view.as_bytes().and_then(|bytes| memory.write(placed.offset, bytes));
             written.ok_or_else(scattered)?;
         }
-        let file = SharedFile { path: memory.path(), length: memory.len() };
+        let memory = memory.path();
         let offsets: Vec<_> = placed_out.iter().map(|placed| placed.offset).collect();
         let generation = self.generation;
-        let run = SharedRun { region: self.region, memory: file, generation, inputs: placed_in, outputs: placed_out };
+        let run = SharedRun { region: self.region, memory, generation, inputs: placed_in, outputs: placed_out };
         self.ask(&Request::Run(run), &mut passed_on)?;
         let memory = self.memory.as_ref().ok_or_else(scattered)?;
         let mut filled = outputs.iter_mut().zip(offsets).filter(|(view, _)| !view.as_view().is_empty());

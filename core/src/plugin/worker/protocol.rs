@@ -64,8 +64,9 @@ pub(super) struct SharedRegion {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SharedRun {
     pub(super) region: u64,
-    pub(super) memory: SharedFile,
-    /// Another one than before where the memory is.
+    /// A path by which the memory can be mapped, as long as the host has it.
+    pub(super) memory: PathBuf,
+    /// Another one than before where the memory is: a path may be that of one before.
     pub(super) generation: u64,
     pub(super) inputs: Vec<Placed>,
     pub(super) outputs: Vec<Placed>,

@@ -58,7 +58,7 @@ impl Regions {
         let SharedRun { region, memory, generation, inputs, outputs } = run;
         let Loaded { bound, memory: last } = self.of(region)?;
         if last.as_ref().is_none_or(|(of, _)| *of != generation) {
-            let opened = SharedMemory::open(&memory.path).map_err(|error| Error::new(error.message))?;
+            let opened = SharedMemory::open(&memory).map_err(|error| Error::new(error.message))?;
             *last = Some((generation, opened));
         }
         let (_, memory) = last.as_ref().ok_or_else(outside)?;

@@ -163,6 +163,9 @@ fn regions_are_timed_beside_the_host() {
     let other = folder.byoc(&[&bench[..], &["--backend", "tarm"]].concat());
     let error = format!("error: [B303] '{}' has no backend 'tarm'\n  hint: It has tarn", plugin.display());
     assert_eq!((other.code, other.stderr.trim_end()), (Some(3), error.as_str()));
+    let itself = folder.byoc(&[&bench[..], &["--beside", "tarn"]].concat());
+    let error = "error: [B901] 'tarn' is a backend of the plugin itself\n  hint: Name another one with --beside";
+    assert_eq!((itself.code, itself.stderr.trim_end()), (Some(2), error));
     let open = folder.byoc(&bench);
     let error = "error: [B701] input 'x' of shape [batch,8,6,6] cannot be filled: the size 'batch' is open\n  \
                  hint: Set it, as in --dim 'batch=1'";
