@@ -53,8 +53,6 @@ impl Bench {
         if matches!(fault, Some(Fault::WritesEndlessCode | Fault::PacksEndlessly)) {
             command.args(["--plugin-output", "3"]);
         }
-        // The message of a panic comes from the plugin's own standard library; its backtrace would be noise.
-        command.env("RUST_BACKTRACE", "0");
         match fault {
             Some(fault) => command.env(VARIABLE, fault.name()),
             None => command.env_remove(VARIABLE),

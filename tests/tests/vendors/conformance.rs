@@ -29,7 +29,7 @@ struct Tested {
 /// Runs the verb on a plugin file.
 fn verb(plugin: &Path, arguments: &[&str], prepare: &dyn Fn(&mut Command)) -> Outcome {
     let mut command = byoc(&["plugin", "test", plugin.to_str().expect("a plain path")]);
-    command.args(arguments).env("RUST_BACKTRACE", "0");
+    command.args(arguments);
     prepare(&mut command);
     outcome(&mut command)
 }

@@ -21,7 +21,7 @@ pub(crate) fn ends_well(folder: &Path, call: Call<'_>, settings: &[(&str, &str)]
     let script = format!("ulimit -c 0; ulimit -v {MEMORY}; exec \"$0\" \"$@\"");
     let mut command = Command::new("sh");
     isolate(&mut command).args(["-c", &script]).arg(path()).args(call).current_dir(folder);
-    command.envs(settings.iter().copied()).env("RUST_BACKTRACE", "0").stdin(Stdio::null());
+    command.envs(settings.iter().copied()).stdin(Stdio::null());
     let errors = folder.join("stderr");
     let file = std::fs::File::create(&errors).expect("the folder is ours");
     let mut child = command.stdout(Stdio::null()).stderr(file).spawn().expect("there is a shell");
