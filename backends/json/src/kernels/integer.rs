@@ -7,6 +7,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod bytes;
 mod depthwise;
 mod dot;
@@ -24,6 +26,8 @@ mod tests;
 mod tile;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
+#[cfg(target_arch = "x86_64")]
+mod vnni512;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 

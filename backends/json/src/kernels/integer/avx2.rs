@@ -39,7 +39,7 @@ unsafe fn listed<T: Copy>(finish: &Finish<'_>, list: &[T], other: T) -> __m256i 
     unsafe {
         match list.get(start..start + PANEL) {
             Some(list) => _mm256_loadu_si256(list.as_ptr().cast::<__m256i>()),
-            None => _mm256_loadu_si256(columns(list, &finish.columns, other).as_ptr().cast::<__m256i>()),
+            None => _mm256_loadu_si256(columns::<_, PANEL>(list, &finish.columns, other).as_ptr().cast::<__m256i>()),
         }
     }
 }

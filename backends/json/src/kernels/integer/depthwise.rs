@@ -1,13 +1,18 @@
 //! Convolutions of one filter a channel, over images with their channels last.
 
+#[cfg(target_arch = "x86_64")]
+mod columns;
+
 use std::ops::Range;
 
+#[cfg(target_arch = "x86_64")]
+use super::dot::Dot;
 use super::finish::{Epilogue, Finish, Out, Target};
 use super::linear::Byte;
 use super::pack::PANEL;
 use super::rows::{Image, Rows};
 use crate::kernels::isa::{Isa, Kernel, dispatch};
-use crate::kernels::parallel::{Threads, part};
+use crate::kernels::parallel::{Threads, grid, part};
 use crate::kernels::simd::V16;
 use crate::kernels::sizes::product;
 
@@ -68,7 +73,7 @@ pub fn depthwise(
     windows: usize,
     image: &Image<'_>,
     weights: &[i8],
-    out: Out<'_>,
+    mut out: Out<'_>,
     e: &Epilogue<'_>,
     scratch: &mut [f32],
 ) {
@@ -77,6 +82,14 @@ pub fn depthwise(
     assert!(product(&[channels, taps]).is_some_and(|k| image.fits(windows, k)), "A is too short");
     assert!(windows.checked_mul(channels).is_some_and(|len| out.len() == len), "C has another size");
     e.check(channels);
+    #[cfg(target_arch = "x86_64")]
+    if let Out::Bytes(out, byte, zero) = &mut out
+        && Dot::of(threads.isa()) == Dot::Vnni512
+        && windows.is_multiple_of(image.out[1].max(1))
+        && let Some(columns) = columns::Columns::new(image, weights, e, (out.as_mut_ptr(), *byte, *zero))
+    {
+        return in_columns(threads, windows, &columns, image);
+    }
     let (steps, pairs) = (channels.div_ceil(WIDE), taps.div_ceil(2));
     let (packed, rest) = scratch.split_at_mut(steps * pairs * WIDE);
     let (start, padding) = rest.split_at_mut(steps * WIDE);
@@ -102,6 +115,23 @@ pub fn depthwise(
             let pointers = &mut pointers[..windows.len() * 2 * pairs];
             task.find(windows.clone(), pointers);
             task.block(windows, pointers);
+        }
+    });
+}
+
+/// Convolves by steps of many channels and rows of windows.
+#[cfg(target_arch = "x86_64")]
+fn in_columns(threads: &Threads, windows: usize, columns: &columns::Columns<'_>, image: &Image<'_>) {
+    let (steps, rows) = (columns.steps(), windows / image.out[1].max(1));
+    let work = windows.saturating_mul(image.channels).saturating_mul(image.kernel[0] * image.kernel[1]);
+    let wanted = threads.count().min(work.div_ceil(256 << 10)).max(1);
+    // What is done once for a step takes longer than what is read of a row by two tasks.
+    let (by_step, by_row) = grid(wanted, 1, steps, rows, true);
+    threads.parallel_for(by_step * by_row, |task| {
+        let rows = part(rows, by_row, task / by_step);
+        for step in part(steps, by_step, task % by_step) {
+            // SAFETY: `depthwise` looked at the CPU and the lengths; a task has its own steps of its own rows.
+            unsafe { columns.run(step, rows.clone()) };
         }
     });
 }

@@ -119,14 +119,14 @@ pub(super) struct Finish<'a> {
     pub(super) e: &'a Epilogue<'a>,
 }
 
-/// The columns of a list, one for each, or `other` where it is empty.
+/// The columns of a list, or `other` where it is empty, and behind them.
 #[inline(always)]
-pub(super) fn columns<T: Copy>(list: &[T], columns: &Range<usize>, other: T) -> [T; PANEL] {
-    let mut panel = [other; PANEL];
+pub(super) fn columns<T: Copy, const N: usize>(list: &[T], columns: &Range<usize>, other: T) -> [T; N] {
+    let mut part = [other; N];
     if let Some(list) = list.get(columns.clone()) {
-        panel[..list.len()].copy_from_slice(list);
+        part[..list.len()].copy_from_slice(list);
     }
-    panel
+    part
 }
 
 impl<'a> Finish<'a> {
@@ -155,8 +155,9 @@ impl<'a> Finish<'a> {
     /// The row and the columns are in C, and nothing else accesses them.
     pub(super) unsafe fn row(&self, index: usize, product: &[i32; PANEL]) {
         let (range, e) = (&self.columns, self.e);
-        let (zeros, bias) = (self.zeros(), columns(e.bias, range, 0));
-        let (factors, offsets) = (columns(e.factors, range, 1.0), columns(e.offsets, range, 0.0));
+        let (zeros, bias): (_, [i32; PANEL]) = (self.zeros(), columns(e.bias, range, 0));
+        let (factors, offsets): ([f32; PANEL], [f32; PANEL]) =
+            (columns(e.factors, range, 1.0), columns(e.offsets, range, 0.0));
         let sum = if e.needs_sums() { self.sums[index] } else { 0 };
         let total = |j: usize| product[j].wrapping_sub(zeros[j].wrapping_mul(sum)).wrapping_add(bias[j]);
         let real = |j: usize| (total(j) as f32 * factors[j] + offsets[j]).max(e.clamp.0).min(e.clamp.1);

@@ -3,7 +3,7 @@
 use super::dot::Dot;
 use super::tile::Tiles;
 #[cfg(target_arch = "x86_64")]
-use super::{pairs, vnni, wide};
+use super::{pairs, vnni, vnni512, wide};
 
 /// Computes and writes the tiles; `vectors` says whether the instruction set has any.
 ///
@@ -24,10 +24,10 @@ pub(super) unsafe fn multiply(tiles: &Tiles<'_>, dot: Dot, vectors: bool) {
         Dot::Pairs => unsafe { pairs::run(tiles) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
-        Dot::Vnni256 => unsafe { vnni::run256(tiles) },
+        Dot::Vnni256 => unsafe { vnni::run(tiles) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
-        Dot::Vnni512 => unsafe { vnni::run512(tiles) },
+        Dot::Vnni512 => unsafe { vnni512::run(tiles) },
         // SAFETY: the caller vouches for C.
         _ => unsafe { tiles.portable() },
     }

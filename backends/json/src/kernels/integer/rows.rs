@@ -116,7 +116,7 @@ impl Image<'_> {
 
     /// Where a tap of a window is along an axis, if it is in the image.
     #[inline(always)]
-    fn place(&self, axis: usize, window: usize, tap: usize) -> Option<usize> {
+    pub(super) fn place(&self, axis: usize, window: usize, tap: usize) -> Option<usize> {
         let from_edge = window * self.strides[axis] + tap * self.dilations[axis];
         from_edge.checked_sub(self.pads[axis]).filter(|&at| at < self.size[axis])
     }

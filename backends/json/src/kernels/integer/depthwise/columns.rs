@@ -1,0 +1,294 @@
+//! Convolutions of one filter a channel by instructions that add up four products of bytes: 64 channels at a time.
+//!
+//! The pixels of four rows of the image, one above the other, are interleaved so that 32 bits hold one channel of all four. That is
+//! done once for all windows of a row that reach the pixels: a window of 3x3 takes three instructions for 16 channels then. What
+//! interleaving does to the order of the channels, in each quarter of a vector, narrowing to bytes undoes.
+
+use std::arch::x86_64::{
+    __m512i, _mm512_dpbusd_epi32, _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8,
+    _mm512_mullo_epi32, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_setzero_si512, _mm512_storeu_si512,
+    _mm512_sub_epi32, _mm512_unpackhi_epi8, _mm512_unpackhi_epi16, _mm512_unpacklo_epi8, _mm512_unpacklo_epi16,
+    _mm512_xor_si512,
+};
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use super::super::avx512::{LANES, Narrow, VECTORS, quarters};
+use super::super::finish::{Epilogue, columns};
+use super::super::linear::Byte;
+use super::super::rows::{Image, Rows};
+
+/// Rows of the image that are interleaved.
+const ROWS: usize = 4;
+
+/// Channels of a step.
+const CHANNELS: usize = VECTORS * LANES;
+
+/// Groups of pixels of the image that are kept at a time: 16 KiB.
+const MOST_GROUPS: usize = 64;
+
+/// Groups of weights, at most.
+const MOST_WEIGHTS: usize = 16;
+
+/// Windows that are computed together.
+const TOGETHER: usize = 4;
+
+/// 64 channels of four pixels, or of four weights.
+type Group = [__m512i; VECTORS];
+
+/// What all steps read.
+pub(super) struct Columns<'a> {
+    image: &'a Image<'a>,
+    /// As [taps][channels].
+    weights: &'a [i8],
+    e: &'a Epilogue<'a>,
+    out: *mut u8,
+    /// The type and the zero point of the results.
+    grid: (Byte, i32),
+    /// Groups that the rows of a window make.
+    groups: usize,
+    /// Windows whose pixels are kept at a time.
+    windows: usize,
+}
+
+// SAFETY: `out` is the address of a slice that outlives the tasks, each of which writes elements of its own.
+unsafe impl Sync for Columns<'_> {}
+
+impl<'a> Columns<'a> {
+    /// `None` for what the kernel does not do: weights with zero points, windows of many taps.
+    pub(super) fn new(
+        image: &'a Image<'a>,
+        weights: &'a [i8],
+        e: &'a Epilogue<'a>,
+        (out, byte, zero): (*mut u8, Byte, i32),
+    ) -> Option<Self> {
+        let groups = image.kernel[0].div_ceil(ROWS);
+        let reach = image.kernel[1].checked_sub(1)?.checked_mul(image.dilations[1])?;
+        let more = MOST_GROUPS.checked_div(groups)?.checked_sub(reach.checked_add(1)?)?;
+        let windows = more / image.strides[1] + 1;
+        let does = groups * image.kernel[1] <= MOST_WEIGHTS && !e.needs_sums();
+        does.then_some(Columns { image, weights, e, out, grid: (byte, zero), groups, windows })
+    }
+
+    /// Steps of channels.
+    pub(super) fn steps(&self) -> usize {
+        self.image.channels.div_ceil(CHANNELS)
+    }
+
+    /// Computes a step of rows of windows; rows are those of all images, one behind another.
+    ///
+    /// # Safety
+    /// The CPU has AVX-512 F, BW and VNNI; there are these rows, and weights of all channels; nothing else accesses the step's
+    /// channels of these rows of C, and C has them.
+    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma")]
+    pub(super) unsafe fn run(&self, step: usize, rows: Range<usize>) {
+        let mut weights = [const { MaybeUninit::uninit() }; MOST_WEIGHTS];
+        let mut pixels = [const { MaybeUninit::uninit() }; MOST_GROUPS];
+        let width = self.image.out[1];
+        // SAFETY: the caller vouches for all of it; a step has a channel.
+        unsafe {
+            let step = Step::new(self, step * CHANNELS, &mut weights);
+            for row in rows {
+                for first in (0..width).step_by(self.windows) {
+                    let windows = first..(first + self.windows).min(width);
+                    step.interleave(row, &windows, &mut pixels);
+                    step.multiply(row, windows, &pixels);
+                }
+            }
+        }
+    }
+}
+
+/// Interleaves four rows. The quarters of the vectors have four channels each: of 64, the quarter q of the vector v has those from
+/// 16 q + 4 v on.
+///
+/// # Safety
+/// The CPU has AVX-512 F and BW.
+#[inline(always)]
+unsafe fn interleaved([a, b, c, d]: [__m512i; ROWS]) -> Group {
+    // SAFETY: the caller vouches for the CPU.
+    unsafe {
+        let (upper, lower) = (_mm512_unpacklo_epi8(a, b), _mm512_unpacklo_epi8(c, d));
+        let (more_upper, more_lower) = (_mm512_unpackhi_epi8(a, b), _mm512_unpackhi_epi8(c, d));
+        [
+            _mm512_unpacklo_epi16(upper, lower),
+            _mm512_unpackhi_epi16(upper, lower),
+            _mm512_unpacklo_epi16(more_upper, more_lower),
+            _mm512_unpackhi_epi16(more_upper, more_lower),
+        ]
+    }
+}
+
+/// 64 channels, or fewer.
+struct Step<'a> {
+    of: &'a Columns<'a>,
+    /// The first one.
+    first: usize,
+    /// Those that there are.
+    mask: u64,
+    /// By column of the window, then by group of its rows.
+    weights: &'a [MaybeUninit<Group>; MOST_WEIGHTS],
+    /// What the sums start with: the bias, less what the zero point of the image adds to the products.
+    start: Group,
+    narrow: Narrow,
+    /// What changes the sign of a pixel.
+    flip: __m512i,
+    /// The zero point of the image, in each byte.
+    zeros: __m512i,
+}
+
+impl<'a> Step<'a> {
+    /// # Safety
+    /// As [`Columns::run`].
+    #[inline(always)]
+    unsafe fn new(of: &'a Columns<'a>, first: usize, weights: &'a mut [MaybeUninit<Group>; MOST_WEIGHTS]) -> Step<'a> {
+        let (image, e) = (of.image, of.e);
+        let channels = first..image.channels.min(first + CHANNELS);
+        let mask = u64::MAX >> (CHANNELS - channels.len());
+        let (flip, zero) = image.reading();
+        // SAFETY: the caller vouches for the CPU and the weights; only channels that there are are read.
+        unsafe {
+            let mut sums = [_mm512_setzero_si512(); VECTORS];
+            for index in 0..of.groups * image.kernel[1] {
+                let (column, group) = (index / of.groups, index % of.groups);
+                let mut rows = [_mm512_setzero_si512(); ROWS];
+                for (row, y) in rows.iter_mut().zip(group * ROWS..image.kernel[0]) {
+                    let tap = y * image.kernel[1] + column;
+                    *row = _mm512_maskz_loadu_epi8(mask, of.weights.as_ptr().add(tap * image.channels + first));
+                }
+                let rows = interleaved(rows);
+                for vector in 0..VECTORS {
+                    sums[vector] = _mm512_dpbusd_epi32(sums[vector], _mm512_set1_epi8(1), rows[vector]);
+                }
+                weights[index].write(rows);
+            }
+            let mut start = quarters::<i32>(&columns(e.bias, &channels, 0));
+            for vector in 0..VECTORS {
+                let added = _mm512_mullo_epi32(sums[vector], _mm512_set1_epi32(i32::from(zero)));
+                start[vector] = _mm512_sub_epi32(start[vector], added);
+            }
+            let factors = quarters::<f32>(&columns(e.factors, &channels, 1.0));
+            let offsets = quarters::<f32>(&columns(e.offsets, &channels, 0.0));
+            Step {
+                of,
+                first,
+                mask,
+                weights,
+                start,
+                narrow: Narrow::new(e, of.grid, factors, offsets),
+                flip: _mm512_set1_epi8(flip as i8),
+                zeros: _mm512_set1_epi8(zero as i8),
+            }
+        }
+    }
+
+    /// Where the step's channels of the rows of a group begin, at the left edge of the image: of those that are in it.
+    #[inline(always)]
+    fn rows(&self, row: usize, group: usize) -> [Option<*const u8>; ROWS] {
+        let image = self.of.image;
+        let (index, y) = (row / image.out[0], row % image.out[0]);
+        let mut rows = [None; ROWS];
+        for (row, tap) in rows.iter_mut().zip(group * ROWS..image.kernel[0]) {
+            if let Some(y) = image.place(0, y, tap) {
+                let line = (index * image.size[0] + y) * image.size[1] * image.channels;
+                *row = Some(image.bytes.as_ptr().wrapping_add(line + self.first));
+            }
+        }
+        rows
+    }
+
+    /// Interleaves the pixels that some windows of a row reach: by column, then by group of rows.
+    ///
+    /// # Safety
+    /// As [`Columns::run`], for windows that there are, at most [`Columns::windows`].
+    #[inline(always)]
+    unsafe fn interleave(&self, row: usize, windows: &Range<usize>, pixels: &mut [MaybeUninit<Group>; MOST_GROUPS]) {
+        let (image, groups) = (self.of.image, self.of.groups);
+        let reach = (image.kernel[1] - 1) * image.dilations[1] + 1;
+        let count = (windows.len() - 1) * image.strides[1] + reach;
+        let (from, pad) = (windows.start * image.strides[1], image.pads[1]);
+        // Of the columns, those that are in the image.
+        let inside = pad.saturating_sub(from).min(count)..(image.size[1] + pad).saturating_sub(from).min(count);
+        for group in 0..groups {
+            let rows = self.rows(row, group);
+            for column in 0..count {
+                let mut vectors = [self.zeros; VECTORS];
+                if inside.contains(&column) {
+                    let pixel = (from + column - pad) * image.channels;
+                    // SAFETY: the caller vouches for the CPU; the pixel is in the image, and only channels that there are are read.
+                    unsafe {
+                        let mut taps = [self.zeros; ROWS];
+                        for tap in 0..ROWS {
+                            if let Some(row) = rows[tap] {
+                                let channels = _mm512_maskz_loadu_epi8(self.mask, row.add(pixel).cast());
+                                taps[tap] = _mm512_xor_si512(channels, self.flip);
+                            }
+                        }
+                        vectors = interleaved(taps);
+                    }
+                }
+                pixels[column * groups + group].write(vectors);
+            }
+        }
+    }
+
+    /// Computes some windows of a row, whose pixels are interleaved.
+    ///
+    /// # Safety
+    /// As [`Step::interleave`].
+    #[inline(always)]
+    unsafe fn multiply(&self, row: usize, windows: Range<usize>, pixels: &[MaybeUninit<Group>; MOST_GROUPS]) {
+        let (image, groups) = (self.of.image, self.of.groups);
+        let stride = image.strides[1] * groups;
+        let mut window = 0;
+        // SAFETY: the pixels of all windows were interleaved; the caller vouches for C.
+        unsafe {
+            let out = self.of.out.add((row * image.out[1] + windows.start) * image.channels + self.first);
+            let pixels = pixels.as_ptr().cast::<Group>();
+            while window + TOGETHER <= windows.len() {
+                let out = out.add(window * image.channels);
+                self.together::<TOGETHER>(pixels.add(window * stride), stride, out);
+                window += TOGETHER;
+            }
+            while window < windows.len() {
+                self.together::<1>(pixels.add(window * stride), stride, out.add(window * image.channels));
+                window += 1;
+            }
+        }
+    }
+
+    /// Computes `P` windows: of each, the pixels are a stride behind those of the one before.
+    ///
+    /// # Safety
+    /// The pixels were interleaved, and there is room for the results; the CPU has AVX-512 F, BW and VNNI.
+    #[inline(always)]
+    unsafe fn together<const P: usize>(&self, pixels: *const Group, stride: usize, out: *mut u8) {
+        let (image, groups) = (self.of.image, self.of.groups);
+        // SAFETY: the caller vouches for all of it; `new` wrote as many weights as there are columns and groups.
+        unsafe {
+            let mut sums = [self.start; P];
+            for column in 0..image.kernel[1] {
+                for group in 0..groups {
+                    let weights = self.weights[column * groups + group].assume_init_ref();
+                    let pixels = pixels.add(column * image.dilations[1] * groups + group);
+                    for vector in 0..VECTORS {
+                        let weights = weights[vector];
+                        for window in 0..P {
+                            let pixels = _mm512_loadu_si512((*pixels.add(window * stride)).as_ptr().add(vector));
+                            sums[window][vector] = _mm512_dpbusd_epi32(sums[window][vector], pixels, weights);
+                        }
+                    }
+                }
+            }
+            for window in 0..P {
+                let bytes = self.narrow.bytes(sums[window]);
+                let out = out.add(window * image.channels);
+                if self.mask == u64::MAX {
+                    _mm512_storeu_si512(out.cast(), bytes);
+                } else {
+                    _mm512_mask_storeu_epi8(out.cast(), self.mask, bytes);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Products of bytes by instructions that add up four of them in 32 bits, exactly: vectors of 512 bits, of two panels each.
+
+use std::arch::x86_64::{
+    __m128i, __m256i, __m512i, _mm_mask_storeu_epi8, _mm_storeu_si128, _mm256_castsi256_si128,
+    _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_mask_storeu_epi8, _mm256_setzero_si256, _mm256_storeu_si256,
+    _mm512_castsi256_si512, _mm512_castsi512_si256, _mm512_dpbusd_epi32, _mm512_extracti64x4_epi64, _mm512_inserti64x4,
+    _mm512_loadu_si512, _mm512_permutexvar_epi32, _mm512_set1_epi32, _mm512_setr_epi32, _mm512_setzero_si512,
+};
+
+use super::avx2::Panel;
+use super::avx512::{LANES, Narrow};
+use super::finish::{Target, columns};
+use super::linear::Byte;
+use super::pack::{DEPTH, PANEL};
+use super::tile::{Tiles, each_tile};
+use super::vnni::panel;
+
+/// Columns of two vectors of sums.
+const COLUMNS: usize = 2 * LANES;
+
+/// What follows the sums.
+enum Tail<'a> {
+    /// They become bytes.
+    Bytes(Bytes),
+    /// They do not, or need the sums of the rows of A.
+    Panels([Panel<'a>; 4]),
+}
+
+/// How rows of bytes are made of sums.
+struct Bytes {
+    narrow: Narrow,
+    /// What the sums of the columns start with: the bias, less what the zero point of A adds to the products.
+    start: [__m512i; 2],
+    /// The columns that there are.
+    mask: u32,
+    out: *mut u8,
+}
+
+/// Columns in vectors.
+///
+/// # Safety
+/// The CPU has AVX-512 F.
+#[inline(always)]
+unsafe fn vectors<T: Copy>(columns: &[T; COLUMNS]) -> [__m512i; 2] {
+    const { assert!(size_of::<T>() == 4) };
+    let at = columns.as_ptr();
+    // SAFETY: 16 elements each; the caller vouches for the CPU.
+    unsafe { [_mm512_loadu_si512(at.cast()), _mm512_loadu_si512(at.add(LANES).cast())] }
+}
+
+impl Bytes {
+    /// # Safety
+    /// The CPU has AVX-512 F and BW.
+    #[inline(always)]
+    unsafe fn new(tiles: &Tiles<'_>, (out, byte, zero): (*mut u8, Byte, i32)) -> Bytes {
+        let (e, range, panels) = (tiles.finish.e, &tiles.finish.columns, tiles.stats.len());
+        let mut start: [i32; COLUMNS] = columns(e.bias, range, 0);
+        for (panel, start) in start.chunks_exact_mut(PANEL).enumerate().take(panels) {
+            for (start, taken) in start.iter_mut().zip(tiles.taken(panel)) {
+                *start = start.wrapping_sub(taken);
+            }
+        }
+        // SAFETY: the caller vouches for the CPU.
+        unsafe {
+            let factors = vectors::<f32>(&columns(e.factors, range, 1.0));
+            let offsets = vectors::<f32>(&columns(e.offsets, range, 0.0));
+            // What becomes one vector of bytes: four rows of 16 columns, or two of 32.
+            let other = usize::from(panels > 2);
+            let [of_factors, of_offsets] = [factors, offsets].map(|of| [of[0], of[other], of[0], of[other]]);
+            let narrow = Narrow::new(e, (byte, zero), of_factors, of_offsets);
+            Bytes { narrow, start: vectors(&start), mask: u32::MAX >> (COLUMNS - range.len()), out }
+        }
+    }
+
+    /// Writes `P` rows from `row` on.
+    ///
+    /// # Safety
+    /// As [`tile`].
+    #[inline(always)]
+    #[expect(clippy::needless_range_loop, reason = "constant indices keep the sums in registers")]
+    unsafe fn write<const P: usize, const W: usize>(&self, tiles: &Tiles<'_>, row: usize, sums: [[__m512i; P]; W]) {
+        let rows_of_one = 4 / W;
+        // SAFETY: the caller vouches for the CPU and the rows; only columns that there are are written.
+        unsafe {
+            // Four sums of each column quarter are side by side, by row and vector; then they are by row and column.
+            let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            for first in (0..P).step_by(rows_of_one) {
+                let mut four = [_mm512_setzero_si512(); 4];
+                for index in 0..4 {
+                    // The last row stands in for those that there are not.
+                    let row = if first + index / W < P { first + index / W } else { P - 1 };
+                    four[index] = sums[index % W][row];
+                }
+                let bytes = _mm512_permutexvar_epi32(order, self.narrow.bytes(four));
+                let low = _mm512_castsi512_si256(bytes);
+                let halves = [low, _mm512_extracti64x4_epi64::<1>(bytes)];
+                for half in 0..2 {
+                    let row = |index: usize| tiles.finish.at(row + first + half * rows_of_one / 2 + index);
+                    let count = P.saturating_sub(first + half * rows_of_one / 2);
+                    if W == 2 && count > 0 {
+                        store(self.out.add(row(0)), halves[half], self.mask);
+                    } else if count > 0 {
+                        let quarters =
+                            [_mm256_castsi256_si128(halves[half]), _mm256_extracti128_si256::<1>(halves[half])];
+                        store_half(self.out.add(row(0)), quarters[0], self.mask);
+                        if count > 1 {
+                            store_half(self.out.add(row(1)), quarters[1], self.mask);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Writes the columns that there are of 32.
+///
+/// # Safety
+/// As many may be written; the CPU has AVX-512 BW and VL.
+#[inline(always)]
+unsafe fn store(out: *mut u8, bytes: __m256i, mask: u32) {
+    // SAFETY: the caller vouches for them.
+    unsafe {
+        if mask == u32::MAX {
+            _mm256_storeu_si256(out.cast(), bytes);
+        } else {
+            _mm256_mask_storeu_epi8(out.cast(), mask, bytes);
+        }
+    }
+}
+
+/// The same of 16.
+///
+/// # Safety
+/// As [`store`].
+#[inline(always)]
+unsafe fn store_half(out: *mut u8, bytes: __m128i, mask: u32) {
+    // SAFETY: the caller vouches for them.
+    unsafe {
+        if mask == u32::from(u16::MAX) {
+            _mm_storeu_si128(out.cast(), bytes);
+        } else {
+            _mm_mask_storeu_epi8(out.cast(), mask as u16, bytes);
+        }
+    }
+}
+
+/// One to four panels.
+///
+/// # Safety
+/// As [`multiply`](super::multiply::multiply); the CPU has AVX512-VNNI.
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma")]
+pub(super) unsafe fn run(tiles: &Tiles<'_>) {
+    // SAFETY: the caller vouches for all of it.
+    unsafe {
+        let tail = match tiles.finish.out {
+            Target::Bytes(out, byte, zero) if !tiles.finish.e.needs_sums() => {
+                Tail::Bytes(Bytes::new(tiles, (out, byte, zero)))
+            }
+            _ => Tail::Panels([panel(tiles, 0), panel(tiles, 1), panel(tiles, 2), panel(tiles, 3)]),
+        };
+        match (&tail, tiles.stats.len()) {
+            (Tail::Bytes(tail), 1 | 2) => each_tile!(tiles.finish.rows, bytes::<1>, tiles, tail),
+            (Tail::Bytes(tail), _) => each_tile!(tiles.finish.rows, bytes::<2>, tiles, tail),
+            (Tail::Panels(tail), 1 | 2) => each_tile!(tiles.finish.rows, by_panel::<1>, tiles, tail),
+            (Tail::Panels(tail), _) => each_tile!(tiles.finish.rows, by_panel::<2>, tiles, tail),
+        }
+    }
+}
+
+/// Rows `row` to `row + P` of `W` vectors.
+///
+/// # Safety
+/// As [`run`], for rows that there are.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma")]
+unsafe fn bytes<const P: usize, const W: usize>(tiles: &Tiles<'_>, tail: &Bytes, row: usize) {
+    // SAFETY: the caller vouches for all of it.
+    unsafe { tail.write::<P, W>(tiles, row, sums(tiles, row, tail.start)) };
+}
+
+/// The same.
+///
+/// # Safety
+/// As [`bytes`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma")]
+unsafe fn by_panel<const P: usize, const W: usize>(tiles: &Tiles<'_>, panels: &[Panel<'_>; 4], row: usize) {
+    // SAFETY: the caller vouches for all of it.
+    unsafe {
+        let sums = sums::<P, W>(tiles, row, [_mm512_setzero_si512(); 2]);
+        for w in 0..W {
+            let (low, high) = halves(&sums[w]);
+            panels[2 * w].write(row, low);
+            if 2 * w + 1 < tiles.stats.len() {
+                panels[2 * w + 1].write(row, high);
+            }
+        }
+    }
+}
+
+/// The sums of rows of `W` vectors, which start with what is given.
+///
+/// # Safety
+/// As [`bytes`].
+#[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "constant indices keep the sums in registers")]
+unsafe fn sums<const P: usize, const W: usize>(
+    tiles: &Tiles<'_>,
+    row: usize,
+    start: [__m512i; 2],
+) -> [[__m512i; P]; W] {
+    let (depth, last) = (tiles.depth, tiles.stats.len() - 1);
+    // SAFETY: the caller vouches for the rows; 32 bytes of each panel for each step, and four elements of each row.
+    unsafe {
+        let (a, b) = (tiles.bytes.as_ptr().add(row * depth), tiles.b.as_ptr());
+        let mut sums = [[_mm512_setzero_si512(); P]; W];
+        for w in 0..W {
+            sums[w] = [start[w]; P];
+        }
+        for step in (0..depth).step_by(DEPTH) {
+            let mut weights = [_mm512_setzero_si512(); W];
+            for w in 0..W {
+                // Where the second one is none, it is the first one again, and what comes of it is not written.
+                let [low, high] = [2 * w, last.min(2 * w + 1)];
+                let low = _mm256_loadu_si256(b.add((low * depth + step) * PANEL).cast::<__m256i>());
+                let high = _mm256_loadu_si256(b.add((high * depth + step) * PANEL).cast::<__m256i>());
+                weights[w] = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high);
+            }
+            for p in 0..P {
+                let four = _mm512_set1_epi32(a.add(p * depth + step).cast::<i32>().read_unaligned());
+                for w in 0..W {
+                    sums[w][p] = _mm512_dpbusd_epi32(sums[w][p], four, weights[w]);
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// The sums of two panels.
+///
+/// # Safety
+/// The CPU has AVX-512 F.
+#[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "constant indices keep the sums in registers")]
+unsafe fn halves<const P: usize>(sums: &[__m512i; P]) -> ([__m256i; P], [__m256i; P]) {
+    // SAFETY: the caller vouches for the CPU.
+    unsafe {
+        let mut halves = ([_mm256_setzero_si256(); P], [_mm256_setzero_si256(); P]);
+        for p in 0..P {
+            halves.0[p] = _mm512_castsi512_si256(sums[p]);
+            halves.1[p] = _mm512_extracti64x4_epi64::<1>(sums[p]);
+        }
+        halves
+    }
+}
