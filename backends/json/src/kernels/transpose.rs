@@ -1,7 +1,9 @@
 //! Moving values: permutation of dimensions, and copies between strided places.
 
 use super::activation::parts_of;
+use super::isa::{Kernel, dispatch};
 use super::parallel::{SharedMut, Threads, part};
+use super::simd::V16;
 use super::sizes::product;
 
 /// Dimensions left after joining neighbours that stay together.
@@ -53,10 +55,57 @@ pub fn transpose<T: Copy + Send + Sync>(threads: &Threads, shape: &[usize], perm
     let walk = Walk::new(shape, perm);
     let last = walk.count.wrapping_sub(1);
     if walk.count == 0 || walk.strides[last] == 1 {
-        copy_rows(threads, &walk, x, y);
-    } else {
-        exchange(threads, &walk, x, y);
+        return copy_rows(threads, &walk, x, y);
     }
+    let side_by_side = last > 0 && walk.strides[last - 1] == 1;
+    match walk.dims[last] {
+        2 if side_by_side => interleave::<T, 2>(threads, &walk, x, y),
+        3 if side_by_side => interleave::<T, 3>(threads, &walk, x, y),
+        4 if side_by_side => interleave::<T, 4>(threads, &walk, x, y),
+        _ => exchange(threads, &walk, x, y),
+    }
+}
+
+/// Elements of each row that are interleaved together.
+const STRIP: usize = 4096;
+
+/// Rows `x` of one length become the columns of `y`, such as the channels of images.
+struct Interleave<'a, T, const N: usize> {
+    x: [&'a [T]; N],
+    y: &'a mut [T],
+}
+
+impl<T: Copy, const N: usize> Kernel for Interleave<'_, T, N> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        let y = self.y.as_chunks_mut::<N>().0;
+        let x = self.x.map(|x| &x[..y.len()]);
+        for (at, y) in y.iter_mut().enumerate() {
+            *y = std::array::from_fn(|column| x[column][at]);
+        }
+    }
+}
+
+/// The innermost dimension of the output has `N` elements, and the one before it is the innermost one of the input.
+fn interleave<T: Copy + Send + Sync, const N: usize>(threads: &Threads, walk: &Walk, x: &[T], y: &mut [T]) {
+    let outer = walk.count - 2;
+    let (rows, stride) = (walk.dims[outer], walk.strides[outer + 1]);
+    let strips = rows.div_ceil(STRIP);
+    let total = y.len() / rows / N * strips;
+    let parts = parts_of(threads, y.len()).min(total);
+    let (isa, out) = (threads.isa(), SharedMut::new(y));
+    threads.parallel_for(parts, |task| {
+        for at in part(total, parts, task) {
+            let first = at % strips * STRIP;
+            let (from, count) = (offset(walk, outer, at / strips) + first, STRIP.min(rows - first));
+            let x: [&[T]; N] = std::array::from_fn(|column| &x[from + column * stride..][..count]);
+            // SAFETY: the strips are disjoint.
+            let y = unsafe { out.slice((at / strips * rows + first) * N, count * N) };
+            dispatch(isa, Interleave { x, y });
+        }
+    });
 }
 
 /// The innermost dimension stays: copies of rows.
@@ -290,6 +339,9 @@ mod tests {
             (&[2, 3, 2, 3, 2], &[4, 3, 2, 1, 0]),
             (&[2, 0, 3], &[2, 1, 0]),
             (&[64, 12, 64], &[1, 0, 2]),
+            (&[2, 3, 5000], &[0, 2, 1]),
+            (&[3, 2, 4, 70, 90], &[1, 0, 3, 4, 2]),
+            (&[2, 9000], &[1, 0]),
         ] {
             let len: usize = shape.iter().product();
             let x: Vec<u32> = (0..len as u32).collect();

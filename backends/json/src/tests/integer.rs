@@ -141,7 +141,7 @@ fn a_block_of_convolutions_stays_in_integers() {
         let left = net.both(left, second);
         let right = net.conv(y, 16, 1, 1, 1, weights);
         let right = net.both(right, second);
-        let sum = net.region.like("Add", &[left, right], &[]);
+        let sum = net.region.like(if weights == DType::U8 { "Sum" } else { "Add" }, &[left, right], &[]);
         let sum = net.region.like("Relu", &[sum], &[]);
         let sum = net.both(sum, second);
         let pooled = net.window("MaxPool", &[sum], 16, 3, 2, 1, DType::F32);

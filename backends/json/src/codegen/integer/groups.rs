@@ -172,7 +172,7 @@ fn step_of_bytes(search: &Search<'_, '_>, index: usize) -> Option<Rewrite> {
 
 fn two(step: &Step) -> Option<Binary> {
     let function = match step.onnx()? {
-        "Add" => Binary::Add,
+        "Add" | "Sum" => Binary::Add,
         "Sub" => Binary::Sub,
         "Mul" => Binary::Mul,
         _ => return None,

@@ -333,6 +333,54 @@ fn depthwise_convolutions_are_exact() {
     }
 }
 
+/// Windows of many columns and of several groups of rows, over rows that are longer than what is interleaved at a time; with scales and
+/// ends, also in the wrong order.
+#[test]
+fn depthwise_convolutions_of_any_size_are_exact() {
+    for (kernel, strides, dilations) in [
+        ([3, 3], [1, 1], [1, 1]),
+        ([3, 3], [2, 2], [1, 1]),
+        ([5, 2], [1, 3], [2, 5]),
+        ([2, 1], [1, 1], [1, 1]),
+        ([9, 5], [3, 1], [1, 1]),
+    ] {
+        let (taps, size, pads) = (kernel[0] * kernel[1], [6, 150], [3, 2]);
+        let reach = |axis: usize| (kernel[axis] - 1) * dilations[axis] + 1;
+        let out = [0, 1].map(|axis| (size[axis] + 2 * pads[axis] - reach(axis)) / strides[axis] + 1);
+        for channels in [16, 64, 80, 130] {
+            let x = bytes(2 * size[0] * size[1] * channels, channels as u64);
+            let weights = bytes(channels * taps, 5);
+            let bias: Vec<i32> = bytes(channels, 4).iter().map(|&bias| i32::from(bias) - 99).collect();
+            let (factors, offsets) = (reals(channels, 5), reals(channels, 6));
+            let mut packed = vec![1i8; channels * taps];
+            pack_depthwise(channels, taps, &weights, Byte::I8, &mut packed);
+            for (byte, zero, clamp) in [(Byte::U8, 100, (0.0, 60.0)), (Byte::I8, -5, (90.0, 3.0))] {
+                let image = Image { kernel, strides, dilations, pads, size, out, ..image(&x, byte, zero, channels) };
+                let rows = windows(&image, 2);
+                let one = |row: &Vec<i32>, c: usize| -> i32 {
+                    (0..taps).map(|tap| row[tap * channels + c] * Byte::I8.number(weights[c * taps + tap])).sum()
+                };
+                let sums: Vec<i32> = rows.iter().flat_map(|row| (0..channels).map(move |c| one(row, c))).collect();
+                for (bias, offsets) in [(&bias[..], &offsets[..]), (&[][..], &[][..])] {
+                    let e = Epilogue { bias, factors: &factors, offsets, clamp, ..Epilogue::default() };
+                    let scratch = depthwise_scratch_len(channels, taps).expect("countable");
+                    for threads in configurations().filter(|threads| threads.count() < 3) {
+                        check(
+                            &format!("{kernel:?} {channels} {byte:?} {:?}", threads.isa()),
+                            &sums,
+                            &e,
+                            channels,
+                            |out| {
+                                depthwise(&threads, rows.len(), &image, &packed, out, &e, &mut vec![f32::NAN; scratch]);
+                            },
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn numbers_are_rounded_to_even_and_kept_in_range() {
     let x = [0.5, 1.5, -0.5, 300.0, -300.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2.6, -2.6];
