@@ -5,6 +5,7 @@ use std::path::Path;
 use byoc_core::diagnostic::Result;
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, Session};
+use byoc_plugin_api::{DType, Handle};
 
 use crate::bench::{Bench, Prepared, Source};
 use crate::data;
@@ -84,11 +85,31 @@ impl Ran {
             data::random(port.dtype, &sizes, source.fill(&port.name), &seed)
         });
         let inputs: Vec<_> = inputs.collect();
+        let handles = inputs.iter().map(|tensor| self.give_texts(tensor)).collect::<Result<Vec<_>>>()?;
         let borrowed: Vec<_> = inputs.iter().map(Tensor::borrowed).collect();
-        let views: Vec<_> = borrowed.iter().map(|tensor| tensor.view()).collect();
-        self.0.run(&views)?;
-        let ports = self.0.outputs();
-        let outputs = ports.iter().enumerate();
-        outputs.map(|(index, port)| Ok((port.name.clone(), Tensor::of(&self.0.output(index)?)))).collect()
+        let given = borrowed.iter().zip(&handles);
+        let views =
+            given.map(|(tensor, handles)| handles.as_ref().map_or_else(|| tensor.view(), |of| tensor.with_handles(of)));
+        self.0.run(&views.collect::<Vec<_>>())?;
+        let outputs = self.0.outputs().into_iter().enumerate();
+        let outputs = outputs.map(|(index, port)| Ok((port.name, self.output(index)?))).collect();
+        self.0.take_back_texts();
+        outputs
+    }
+
+    /// The handles of the texts of an input.
+    fn give_texts(&mut self, tensor: &Tensor) -> Result<Option<Vec<Handle>>> {
+        let given = |text| self.0.give_text(text);
+        tensor.strings().map(|texts| texts.into_iter().map(given).collect()).transpose()
+    }
+
+    fn output(&self, index: usize) -> Result<Tensor> {
+        let view = self.0.output(index)?;
+        if view.dtype() != DType::String {
+            return Ok(Tensor::of(&view));
+        }
+        let handles = view.to_vec::<Handle>().unwrap_or_default();
+        let texts = handles.into_iter().map(|handle| self.0.text(handle)).collect::<Result<Vec<_>>>()?;
+        Ok(Tensor::texts(view.shape(), &texts))
     }
 }

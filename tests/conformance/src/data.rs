@@ -11,6 +11,9 @@ use crate::tensor::Tensor;
 /// the order in which it is added up.
 const SPECIAL: [f32; 8] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 0.0, 1e15, f32::MIN_POSITIVE, 1.0];
 
+/// Texts.
+pub(crate) const WORDS: [&str; 6] = ["", "one", "two words", "Three", "zwölf Uhr", "7 of 9"];
+
 /// A tensor of random values.
 pub(crate) fn random(dtype: DType, shape: &[i64], fill: Fill, seed: &str) -> Tensor {
     let mut state = seed.bytes().fold(0x9e37_79b9_7f4a_7c15u64, |hash, byte| mix(hash ^ u64::from(byte)));
@@ -18,6 +21,11 @@ pub(crate) fn random(dtype: DType, shape: &[i64], fill: Fill, seed: &str) -> Ten
         state = mix(state.wrapping_add(0x9e37_79b9_7f4a_7c15));
         Some((state >> 40) as f64 / (1u64 << 24) as f64)
     });
+    if dtype == DType::String {
+        let texts = values.map(|unit| WORDS[(unit * WORDS.len() as f64) as usize]);
+        let count = usize::try_from(shape.iter().product::<i64>()).unwrap_or(0);
+        return Tensor::texts(shape, &texts.take(count).collect::<Vec<_>>());
+    }
     let values = values.map(|unit| match (fill, dtype) {
         (Fill::Below(limit), _) => (unit * limit as f64).floor(),
         (Fill::Within(limit), _) => (unit * 2.0 * limit as f64).floor() - limit as f64,

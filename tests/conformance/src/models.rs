@@ -139,7 +139,7 @@ impl Samples<'_> {
         let mut places = [0; 3];
         let mut shapes = 0;
         let most = if is_first { TIMES_IN_THE_FIRST } else { 1 };
-        for wish in variants::swept() {
+        for wish in variants::swept().into_iter().chain(form.root().map(recipes::own_wishes).unwrap_or_default()) {
             let plain = Variant::plain(wish, Kind::Swept);
             if is_first || shapes < SHAPES_OF_OTHERS {
                 shapes += usize::from(self.add(form, place, plain.clone()));

@@ -96,8 +96,8 @@ impl Model {
         }
     }
 
-    /// Adds a node; an empty name stands for an input that is absent. Operators of another domain are those of version 1, where
-    /// the model imports no other one.
+    /// Adds a node; an empty name stands for an input that is absent. Operators of another domain are those of the newest version that
+    /// core knows, or of version 1, where the model imports no other one.
     pub fn node(
         &mut self,
         (domain, op): (&str, &str),
@@ -105,7 +105,7 @@ impl Model {
         outputs: Vec<String>,
         attributes: &[(String, Attribute)],
     ) {
-        self.import(domain, 1);
+        self.import(domain, byoc_core::ops::domain(domain).map_or(1, |domain| domain.newest));
         self.ops.push((domain.to_owned(), op.to_owned()));
         let name = outputs.first().map(|name| node_name(name)).unwrap_or_default();
         self.file.graph.node.push(NodeProto {

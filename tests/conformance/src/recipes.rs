@@ -1,8 +1,14 @@
 //! The table of shape makers: for each operator, what its inputs and attributes have to be for its first output to have
 //! a wanted type and shape.
 
+mod contributed;
 mod layers;
+mod random;
+mod sized;
 mod sweeps;
+mod tables;
+mod texts;
+mod training;
 
 use byoc_core::ops::Like;
 use byoc_core::ops::attributes::Default as Missing;
@@ -40,8 +46,8 @@ pub(crate) struct Recipe {
     pub(crate) needed: usize,
     /// Attributes.
     pub(crate) attributes: Vec<(String, Attribute)>,
-    /// Outputs beside the first that the operator must have.
-    pub(crate) more_outputs: usize,
+    /// Types of the outputs beside the first that the operator must have.
+    pub(crate) more_outputs: Vec<DType>,
 }
 
 /// The size of an inner dimension that nobody sees.
@@ -68,7 +74,7 @@ fn recipe(operands: Vec<Operand>, needed: usize) -> Option<Recipe> {
 
 fn with(operands: Vec<Operand>, needed: usize, attributes: &[(&str, Attribute)]) -> Option<Recipe> {
     let attributes = attributes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    Some(Recipe { operands, needed, attributes, more_outputs: 0 })
+    Some(Recipe { operands, needed, attributes, more_outputs: vec![] })
 }
 
 fn ints(values: &[i64]) -> Operand {
@@ -95,6 +101,34 @@ pub(crate) fn find(op: &str, wish: &Wish, broadcast: bool) -> Option<Recipe> {
         .or_else(|| movement(op, wish))
         .or_else(|| selection(op, wish))
         .or_else(|| quantised(op, wish))
+        .or_else(|| random::find(op, wish))
+        .or_else(|| sized::find(op, wish))
+        .or_else(|| texts::find(op, wish))
+}
+
+/// The recipe for `op` of another domain that many models have.
+pub(crate) fn of_domain(domain: &str, op: &str, wish: &Wish) -> Option<Recipe> {
+    match domain {
+        "ai.onnx.ml" if op == "CategoryMapper" => texts::categories(wish),
+        "ai.onnx.ml" => tables::find(op, wish),
+        "ai.onnx.preview.training" => training::find(op, wish),
+        "com.microsoft" => contributed::find(op, wish),
+        _ => None,
+    }
+}
+
+/// What an operator is to give that gives nothing of what others are asked for.
+pub(crate) fn own_wishes(op: &str) -> Vec<Wish> {
+    let wish = |dtype, shape: &[usize]| vec![Wish { dtype, shape: shape.to_vec() }];
+    match op {
+        "ConvInteger" => wish(DType::I32, &[2, 4, 6, 5]),
+        "QLinearConv" => wish(DType::U8, &[2, 4, 6, 5]),
+        "STFT" => wish(DType::F32, &[2, 3, 5, 2]),
+        "StringConcat" | "StringSplit" => wish(DType::String, &[2, 3]),
+        "StringNormalizer" => wish(DType::String, &[5]),
+        "SVMRegressor" => wish(DType::F32, &[5, 1]),
+        _ => sized::wish(op).or_else(|| contributed::wish(op)).into_iter().collect(),
+    }
 }
 
 /// The recipe for an operator that the backend brings: every input is like the output that is wished for, and attributes
@@ -121,7 +155,7 @@ pub(crate) fn custom(operator: &Operator, wish: &Wish) -> Recipe {
         operands: vec![Operand::Tensor(wish.clone(), Fill::Any); count],
         needed: operator.inputs,
         attributes: required.map(|found| (found.name.clone(), attribute(found.kind))).collect(),
-        more_outputs: 0,
+        more_outputs: vec![],
     }
 }
 
@@ -286,7 +320,8 @@ fn movement(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
         }
         ("Split", [.., size]) => {
             let axis = [("axis", Attribute::Int(-1)), ("num_outputs", Attribute::Int(2))];
-            with(vec![data(&last(shape, 2 * size))], 1, &axis).map(|recipe| Recipe { more_outputs: 1, ..recipe })
+            with(vec![data(&last(shape, 2 * size))], 1, &axis)
+                .map(|recipe| Recipe { more_outputs: vec![*dtype], ..recipe })
         }
         ("Slice", [.., size]) => {
             let end = *size as i64 + 1;
@@ -315,6 +350,10 @@ fn quantised(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
     match (op, shape.as_slice()) {
         ("QuantizeLinear", _) if matches!(dtype, DType::I8 | DType::U8) => {
             recipe(vec![any(DType::F32, shape), scale(), one(*dtype)], 3)
+        }
+        ("DynamicQuantizeLinear", _) if *dtype == DType::U8 => {
+            let recipe = recipe(vec![any(DType::F32, shape)], 1)?;
+            Some(Recipe { more_outputs: vec![DType::F32, DType::U8], ..recipe })
         }
         ("DequantizeLinear", _) if *dtype == DType::F32 => {
             recipe(vec![any(DType::U8, shape), scale(), one(DType::U8)], 3)

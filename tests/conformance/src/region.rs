@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use byoc_core::plugin::{OutputBudget, Selected};
 use byoc_plugin_api::{
-    Backend, BoundConstant, BoundConstants, Claim, ClaimSink, Claims, ConstantAccess, ConstantId, Constants,
+    Backend, BoundConstant, BoundConstants, Claim, ClaimSink, Claims, ConstantAccess, ConstantId, Constants, DType,
     Environment, Error, Executable, Job, Options, Region, TensorView, TensorViewMut,
 };
 
@@ -92,6 +92,11 @@ impl Taken {
         self.region.nodes.iter().any(|node| node.version.is_some())
     }
 
+    /// Whether only a session runs it: it has texts, which are in a table of the host's, or the run tells a size.
+    pub(crate) fn needs_session(&self) -> bool {
+        self.region.tells_sizes() || self.region.values.iter().any(|value| value.dtype == DType::String)
+    }
+
     /// The constants in memory, all in that layout.
     pub(crate) fn place(&self, layout: Layout) -> Vec<Placed> {
         self.constants.iter().map(|tensor| Placed::of(tensor, layout)).collect()
@@ -105,7 +110,7 @@ impl Taken {
     }
 
     /// Types and shapes of these values, or which one has no fixed shape.
-    pub(crate) fn types(&self, values: &[usize]) -> Result<Vec<(byoc_plugin_api::DType, Vec<i64>)>, String> {
+    pub(crate) fn types(&self, values: &[usize]) -> Result<Vec<(DType, Vec<i64>)>, String> {
         let ty = |&value: &usize| {
             let value = &self.region.values[value];
             let shape = value.fixed_shape().ok_or_else(|| format!("'{}' has no fixed shape", value.name))?;

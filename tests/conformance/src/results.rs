@@ -31,7 +31,7 @@ struct Question {
 
 /// Ordinary inputs. Where a backend chooses ranges, a region that reads inner values of the model is for [`artifact`] to
 /// compare: what was observed of them comes from the nodes before it.
-pub(crate) fn run(bench: &Bench, source: &Source, prepared: &Prepared) -> Step<Duration> {
+pub(crate) fn run(bench: &Bench, source: &Source, prepared: &Prepared) -> Step<Option<Duration>> {
     all(bench, source, prepared, Watch::Yes)
 }
 
@@ -42,7 +42,10 @@ enum Watch {
     No,
 }
 
-fn all(bench: &Bench, source: &Source, prepared: &Prepared, watch: Watch) -> Step<Duration> {
+fn all(bench: &Bench, source: &Source, prepared: &Prepared, watch: Watch) -> Step<Option<Duration>> {
+    if prepared.taken.iter().any(Taken::needs_session) {
+        return artifact::artifact(bench, source, prepared).map(|()| None);
+    }
     let mut shortest = Duration::ZERO;
     let mut compared = false;
     for taken in &prepared.taken {
@@ -51,11 +54,11 @@ fn all(bench: &Bench, source: &Source, prepared: &Prepared, watch: Watch) -> Ste
         let generated = generated(bench, taken)?;
         shortest += answer(bench, source, taken, &generated, (Layout::Plain, watch), &question)?;
     }
-    if compared { Ok(shortest) } else { Err(Verdict::Skip) }
+    if compared { Ok(Some(shortest)) } else { Err(Verdict::Skip) }
 }
 
 /// Everything that tells whether the backend computes the right thing, in one case.
-pub(crate) fn swept(bench: &Bench, source: &Source, prepared: &Prepared) -> Step<Duration> {
+pub(crate) fn swept(bench: &Bench, source: &Source, prepared: &Prepared) -> Step<Option<Duration>> {
     crate::claims::check(bench, source, prepared)?;
     crate::claims::codegen(bench, source, prepared)?;
     if prepared.is_custom() && !prepared.is_only_its_own() {
@@ -169,6 +172,9 @@ fn ask(
     taken: &Taken,
     make: impl Fn(DType, &[i64], Fill, &str) -> Tensor,
 ) -> Step<Question> {
+    if taken.needs_session() {
+        return Err(Verdict::Skip);
+    }
     let region = &taken.region;
     let types = taken.types(&region.inputs).map_err(Verdict::Unsupported)?;
     let inputs: Vec<_> = region

@@ -1,6 +1,6 @@
 //! Tensors as plain bytes, and how two of them are compared.
 
-use byoc_plugin_api::{DType, TensorView, contiguous_strides, small, text_block, texts_of_block};
+use byoc_plugin_api::{DType, Handle, TensorView, contiguous_strides, small, text_block, texts_of_block};
 use half::{bf16, f16};
 
 /// A row-major tensor; of strings with a block of its texts in the place of handles.
@@ -45,6 +45,15 @@ impl BorrowedTensor<'_> {
     }
 }
 
+impl BorrowedTensor<'_> {
+    /// The tensor of texts, with handles for them.
+    pub fn with_handles<'a>(&'a self, handles: &'a [Handle]) -> TensorView<'a> {
+        assert_eq!(handles.len() as i64, self.tensor.shape.iter().product::<i64>());
+        // SAFETY: there are as many handles as elements, and the borrows keep them as they are.
+        unsafe { TensorView::from_raw(handles.as_ptr().cast(), DType::String, &self.tensor.shape, &self.strides) }
+    }
+}
+
 impl Tensor {
     /// A tensor of these bytes. Panics when type and shape need another number of them.
     pub fn new(dtype: DType, shape: Vec<i64>, bytes: Vec<u8>) -> Tensor {
@@ -64,6 +73,11 @@ impl Tensor {
     /// A tensor of texts.
     pub fn texts<T: AsRef<str>>(shape: &[i64], texts: &[T]) -> Tensor {
         Tensor::new(DType::String, shape.to_vec(), text_block(texts).expect("less than 4 GiB"))
+    }
+
+    /// The texts of a tensor of them.
+    pub fn strings(&self) -> Option<Vec<&str>> {
+        (self.dtype == DType::String).then(|| texts_of_block(&self.bytes).expect("the block was looked at"))
     }
 
     /// A copy of what a view shows. The view must be row-major.

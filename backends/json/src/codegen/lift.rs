@@ -35,8 +35,11 @@ struct Lift<'g, 'r> {
 impl Lift<'_, '_> {
     fn add(&mut self, step: Step) {
         let windows =
-            matches!(step.onnx(), Some("Conv" | "ConvTranspose" | "MaxPool" | "AveragePool" | "GlobalAveragePool"));
-        let lifted = if windows { self.windows(&step) } else { self.between(&step) };
+            ["Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "MaxPool", "AveragePool", "GlobalAveragePool"];
+        let lifted = match step.onnx() {
+            Some(op) if windows.contains(&op) => self.windows(&step),
+            _ => self.between(&step),
+        };
         let (Some(lifted), Some(y)) = (lifted, step.output(0)) else { return self.steps.push(step) };
         let (name, twin) = (step.name, self.twin(y));
         self.steps.push(Step { outputs: vec![Some(twin)], ..lifted });
@@ -52,18 +55,13 @@ impl Lift<'_, '_> {
         twin
     }
 
-    fn is_image(&self, value: usize) -> bool {
-        self.graph.is_fast(value) && self.graph.shape(value).len() == 3
-    }
-
     /// A node with windows over an image of two dimensions.
     fn windows(&mut self, step: &Step) -> Option<Step> {
         let (x, y) = (step.input(0)?, step.output(0)?);
         let others = step.outputs.iter().skip(1).any(Option::is_some) || step.has("output_shape");
-        if others
-            || step.text("auto_pad", "NOTSET") != "NOTSET"
-            || ![x, y].into_iter().all(|value| self.is_image(value))
-        {
+        let of_integers = matches!(step.onnx(), Some("ConvInteger" | "QLinearConv"));
+        let is_image = |value: usize| self.graph.shape(value).len() == 3 && (of_integers || self.graph.is_fast(value));
+        if others || step.text("auto_pad", "NOTSET") != "NOTSET" || ![x, y].into_iter().all(is_image) {
             return None;
         }
         let mut lifted = step.clone();
@@ -78,17 +76,37 @@ impl Lift<'_, '_> {
                 };
             }
         }
-        lifted.inputs[0] = Some(match self.twins.get(&x) {
-            Some(&twin) => twin,
-            None => {
-                let twin = self.twin(x);
-                let view =
-                    Step { name: step.name.clone(), op: Op::View, inputs: vec![Some(x)], outputs: vec![Some(twin)] };
-                self.steps.push(view);
-                twin
-            }
-        });
+        lifted.inputs[0] = Some(self.image(x, &step.name));
         Some(lifted)
+    }
+
+    /// The image of two dimensions for one of one. A view of what is dequantised is dequantised: so that a group of quantised nodes
+    /// stays one.
+    fn image(&mut self, x: usize, name: &str) -> usize {
+        if let Some(&twin) = self.twins.get(&x) {
+            return twin;
+        }
+        let writer = self.steps.iter().rfind(|step| step.output(0) == Some(x));
+        let dequantised =
+            writer.filter(|step| step.onnx() == Some("DequantizeLinear") && self.has_one_scale(step)).cloned();
+        let Some((dequantised, bytes)) = dequantised.and_then(|step| Some((step.clone(), step.input(0)?))) else {
+            let twin = self.twin(x);
+            let view = Step { name: name.to_owned(), op: Op::View, inputs: vec![Some(x)], outputs: vec![Some(twin)] };
+            self.steps.push(view);
+            return twin;
+        };
+        let from = self.image(bytes, name);
+        let twin = self.twin(x);
+        let mut step = Step { outputs: vec![Some(twin)], ..dequantised };
+        step.inputs[0] = Some(from);
+        self.steps.push(step);
+        twin
+    }
+
+    /// Whether all elements of what a step quantises, or dequantises, have one scale.
+    fn has_one_scale(&self, step: &Step) -> bool {
+        step.input(1)
+            .is_some_and(|scale| self.graph.fixed_shape(scale).is_some_and(|shape| shape.iter().all(|&n| n == 1)))
     }
 
     /// A function of each element, or a normalisation of each channel, of images that are there with two dimensions.
@@ -98,10 +116,11 @@ impl Lift<'_, '_> {
         let images = match step.onnx()? {
             "Add" | "Sub" | "Mul" | "Div" => 2,
             "BatchNormalization" => 1,
+            "QuantizeLinear" | "DequantizeLinear" if self.has_one_scale(step) => 1,
             op if by_element.contains(&op) => 1,
             _ => return None,
         };
-        let y = step.output(0).filter(|&y| self.is_image(y))?;
+        let y = step.output(0).filter(|&y| self.graph.shape(y).len() == 3)?;
         let mut lifted = step.clone();
         for input in lifted.inputs.iter_mut().take(images) {
             let value = (*input)?;

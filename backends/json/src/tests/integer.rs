@@ -176,6 +176,33 @@ fn a_block_of_convolutions_stays_in_integers() {
     }
 }
 
+/// Images of one dimension, between convolutions and at both ends.
+#[test]
+fn convolutions_over_one_axis_are_in_integers() {
+    let mut net = Net::new();
+    let x = net.region.input([2, 3, 30]);
+    let grid = net.grid(DType::U8, 0.02, 120.0);
+    let x = net.both(x, grid);
+    let conv = |net: &mut Net, x: usize, shape: [usize; 3], group: i64, out: [usize; 3]| {
+        let (w, bias) = (net.weights(DType::I8, &shape, 0), net.region.weight([shape[0]]));
+        let pads = ("pads", Attribute::Ints(vec![shape[2] as i64 / 2; 2]));
+        net.region.node("Conv", &[x, w, bias], out, &[pads, ("group", Attribute::Int(group))])
+    };
+    let y = conv(&mut net, x, [8, 3, 5], 1, [2, 8, 30]);
+    let y = net.region.like("Relu", &[y], &[]);
+    let y = net.both(y, grid);
+    let y = conv(&mut net, y, [8, 1, 3], 8, [2, 8, 30]);
+    let y = net.both(y, grid);
+    net.region.output(y);
+    let w = net.bytes(DType::I8, &[4, 3, 3]);
+    let bytes = net.to(x, grid);
+    let sums = net.region.node("ConvInteger", &[bytes, w, grid.1], (DType::I32, vec![2usize, 4, 28]), &[]);
+    net.region.output(sums);
+    let group = ["quantize", "view", "transpose", "integer_conv", "integer_conv", "dequantize", "transpose", "view"];
+    let alone = ["view", "transpose", "integer_conv", "transpose", "view"];
+    net.check(0.05 * 120.0 * 0.02, &[&group[..], &alone].concat());
+}
+
 #[test]
 fn functions_of_one_element_become_a_table() {
     let mut net = Net::new();

@@ -127,7 +127,7 @@ impl<'a> Builder<'a> {
     /// How the node that is asked for next comes to give what is wished for.
     fn recipe(&mut self, domain: &str, op: &str, operands: &[Form], wish: &Wish) -> Option<Recipe> {
         if !domain.is_empty() {
-            return None;
+            return recipes::of_domain(domain, op, wish);
         }
         let number = self.nodes.len();
         self.nodes.push((op.to_owned(), wish.clone()));
@@ -142,8 +142,8 @@ impl<'a> Builder<'a> {
     /// Adds a node and returns the name of its first output.
     fn add(&mut self, op: (&str, &str), recipe: &Recipe, inputs: Vec<String>) -> String {
         let output = self.fresh("v");
-        let more: Vec<String> = (0..recipe.more_outputs).map(|_| self.fresh("more")).collect();
-        self.more_outputs = more.iter().map(|name| (name.clone(), self.variant.wish.dtype)).collect();
+        self.more_outputs = recipe.more_outputs.iter().map(|&dtype| (self.fresh("more"), dtype)).collect();
+        let more = self.more_outputs.iter().map(|(name, _)| name.clone());
         let outputs = std::iter::once(output.clone()).chain(more).collect();
         self.model.node(op, inputs, outputs, &recipe.attributes);
         output

@@ -45,6 +45,15 @@ impl Form {
         }
     }
 
+    /// The operator of its last node.
+    pub(super) fn root(&self) -> Option<&str> {
+        match self {
+            Form::Node { op: (_, op), .. } => Some(op),
+            Form::Shared(_, form) => form.root(),
+            Form::Leaf { .. } | Form::Absent => None,
+        }
+    }
+
     /// Whether it has a value that others may read too.
     pub(super) fn shares(&self) -> bool {
         match self {

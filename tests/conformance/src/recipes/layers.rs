@@ -2,7 +2,8 @@
 
 use byoc_plugin_api::{Attribute, DType};
 
-use super::{CHANNELS, INNER, Operand, Recipe, Wish, any, below, onnx_code, recipe, sizes, with};
+use super::{CHANNELS, INNER, Operand, Recipe, Wish, any, below, filled, onnx_code, recipe, sizes, with};
+use crate::onnx::Fill;
 
 /// The recipe for such an operator.
 pub(super) fn find(op: &str, wish: &Wish) -> Option<Recipe> {
@@ -53,6 +54,13 @@ fn regions(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
                 &[("output_height", size(height)), ("output_width", size(width)), ("sampling_ratio", size(2))],
             )
         }
+        ("MaxRoiPool", &[count, channels, height, width]) if height > 0 && width > 0 => {
+            // An image for each number that a corner may be.
+            let regions = filled(*dtype, &[count, 5], Fill::Below(8));
+            let pooled = [height, width].map(|size| size as i64);
+            let attributes = [("pooled_shape", Attribute::Ints(pooled.into()))];
+            with(vec![any(*dtype, &[8, channels, 9, 9]), regions], 2, &attributes)
+        }
         _ => None,
     }
 }
@@ -79,6 +87,28 @@ fn signals(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
         ("Det", _) => recipe(vec![any(*dtype, &[shape.as_slice(), &[3, 3]].concat())], 1),
         ("BitCast", _) if *dtype == DType::U8 => {
             with(vec![any(DType::I8, shape)], 1, &[("to", Attribute::Int(onnx_code(DType::U8)))])
+        }
+        // Frames that overlap by half.
+        ("STFT", &[batch, frames, half, 2]) if half > 1 && frames > 0 => {
+            let step = half - 1;
+            let signal = any(*dtype, &[batch, (frames + 1) * step, 1]);
+            let operands = vec![signal, Operand::Ints(vec![step as i64], vec![]), any(*dtype, &[2 * step])];
+            recipe(operands, 3)
+        }
+        // How often each of some numbers is in a row.
+        ("TfIdfVectorizer", &[rows, columns]) if *dtype == DType::F32 && columns > 0 => {
+            let list = |values: Vec<usize>| Attribute::Ints(values.into_iter().map(|value| value as i64).collect());
+            let number = |value: i64| Attribute::Int(value);
+            let attributes = [
+                ("mode", Attribute::String("TF".into())),
+                ("min_gram_length", number(1)),
+                ("max_gram_length", number(1)),
+                ("max_skip_count", number(0)),
+                ("ngram_counts", list(vec![0])),
+                ("ngram_indexes", list((0..columns).collect())),
+                ("pool_int64s", list((0..columns).rev().collect())),
+            ];
+            with(vec![below(columns + 1, &[rows, INNER])], 1, &attributes)
         }
         // Backwards from the half of the frequencies that are different, which are complex.
         ("DFT", [front @ .., size, 1]) if *size > 0 => {

@@ -8,7 +8,7 @@ mod products;
 mod selection;
 mod windows;
 
-use byoc_plugin_api::Attribute;
+use byoc_plugin_api::{Attribute, DType};
 
 use super::{Operand, Recipe, Wish};
 
@@ -43,13 +43,16 @@ impl List {
     /// Adds a recipe of whose operands the first `needed` must be there.
     fn optional(&mut self, name: &str, operands: Vec<Operand>, needed: usize, attributes: &[(&str, Attribute)]) {
         let attributes = attributes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        self.0.push(Swept { name: name.to_owned(), recipe: Recipe { operands, needed, attributes, more_outputs: 0 } });
+        self.0.push(Swept {
+            name: name.to_owned(),
+            recipe: Recipe { operands, needed, attributes, more_outputs: vec![] },
+        });
     }
 
-    /// Says that what was added last has more outputs.
-    fn more_outputs(&mut self, count: usize) {
+    /// Says which outputs more there are of what was added last.
+    fn more_outputs(&mut self, dtypes: &[DType]) {
         if let Some(last) = self.0.last_mut() {
-            last.recipe.more_outputs = count;
+            last.recipe.more_outputs = dtypes.to_vec();
         }
     }
 }

@@ -3,6 +3,7 @@
 use byoc_plugin_api::DType;
 
 use super::super::graph::Graph;
+use super::super::lift::four;
 use super::super::window::Window;
 use super::{elements, is_bytes};
 use crate::constants::{Form, Recipe};
@@ -51,7 +52,7 @@ pub(super) fn gemm(graph: &mut Graph<'_>, [a, b, y]: [usize; 3], trans_b: bool) 
 
 /// The convolution of `x` with the constant filters `w`, whose attributes `step` has. The images are in the order of ONNX still.
 pub(super) fn conv(graph: &mut Graph<'_>, step: &Step, [x, w, y]: [usize; 3]) -> Option<Product> {
-    let shape: [usize; 4] = graph.fixed_shape(w)?.try_into().ok()?;
+    let shape = four(&graph.fixed_shape(w)?, 1)?;
     let weights = graph.constant(w)?.id;
     let channels = graph.shape(x).get(1)?.fixed()?;
     if !is_bytes(graph, x) || !is_bytes(graph, w) || elements(graph, w)? == 0 {

@@ -58,7 +58,7 @@ fn split(Wish { dtype, shape }: &Wish, found: &mut List) {
         let longer = any(*dtype, &resized(shape, axis, shape[axis] + 5));
         let parts = ints(&[shape[axis] as i64, 2, 3]);
         found.add(&format!("axis={axis}"), vec![longer, parts], &[("axis", int(axis as i64))]);
-        found.more_outputs(2);
+        found.more_outputs(&[*dtype; 2]);
     }
 }
 
