@@ -48,7 +48,7 @@ pub fn byoc(arguments: &[&str]) -> Command {
     command
 }
 
-/// Keeps a command from finding the user's plugins, and from printing where panics came from, which is the user's wish.
+/// Keeps a command from finding the user's plugins, and from printing backtraces where the environment asks for them.
 pub fn isolate(command: &mut Command) -> &mut Command {
     command.env_remove("BYOC_PLUGIN_PATH").env_remove("BYOC_PLUGIN_ALLOW");
     command.env("XDG_DATA_HOME", "/nonexistent").env("NO_COLOR", "1").env("RUST_BACKTRACE", "0")

@@ -52,6 +52,7 @@ fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Resul
         recurrent::run(&mut graph);
         lower::run(&mut graph);
         integer::nodes::run(&mut graph);
+        lift::filters(&mut graph);
         if fusion {
             views::run(&mut graph);
             integer::finish::run(&mut graph);

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use byoc_core::diagnostic::Result;
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, Session};
-use byoc_plugin_api::{DType, Handle};
+use byoc_plugin_api::{DType, Error, Handle};
 
 use crate::bench::{Bench, Prepared, Source};
 use crate::data;
@@ -90,9 +90,10 @@ impl Ran {
         let given = borrowed.iter().zip(&handles);
         let views =
             given.map(|(tensor, handles)| handles.as_ref().map_or_else(|| tensor.view(), |of| tensor.with_handles(of)));
-        self.0.run(&views.collect::<Vec<_>>())?;
-        let outputs = self.0.outputs().into_iter().enumerate();
-        let outputs = outputs.map(|(index, port)| Ok((port.name, self.output(index)?))).collect();
+        let views: Vec<_> = views.collect();
+        let ran = self.0.run(&views);
+        let ports = self.0.outputs().into_iter().enumerate();
+        let outputs = ran.and_then(|_| ports.map(|(index, port)| Ok((port.name, self.output(index)?))).collect());
         self.0.take_back_texts();
         outputs
     }
@@ -108,7 +109,8 @@ impl Ran {
         if view.dtype() != DType::String {
             return Ok(Tensor::of(&view));
         }
-        let handles = view.to_vec::<Handle>().unwrap_or_default();
+        let unread = |error: Error| Diagnostic::new(Code::RunFailed, error.message);
+        let handles = view.to_vec::<Handle>().map_err(unread)?;
         let texts = handles.into_iter().map(|handle| self.0.text(handle)).collect::<Result<Vec<_>>>()?;
         Ok(Tensor::texts(view.shape(), &texts))
     }

@@ -225,6 +225,11 @@ impl Prepared {
         self.taken.iter().any(Taken::is_only_its_own)
     }
 
+    /// Whether only a session runs some region.
+    pub(crate) fn needs_session(&self) -> bool {
+        self.taken.iter().any(Taken::needs_session)
+    }
+
     /// Whether some region has an operator that the backend brings.
     pub(crate) fn is_custom(&self) -> bool {
         self.taken.iter().any(Taken::is_custom)

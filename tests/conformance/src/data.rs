@@ -39,7 +39,9 @@ pub(crate) fn random(dtype: DType, shape: &[i64], fill: Fill, seed: &str) -> Ten
         (Fill::Few, dtype) if dtype.is_float() => (unit * 3.0).floor() - 1.0,
         (Fill::Positive, dtype) if dtype.is_float() => 0.25 + unit,
         (Fill::Positive, _) => 1.0 + (unit * 4.0).floor(),
-        (Fill::Any | Fill::Finite, dtype) if dtype.is_float() => unit * 2.0 - 1.0,
+        (Fill::Bytes, DType::U8) => (unit * 256.0).floor(),
+        (Fill::Bytes, DType::I8) => (unit * 256.0).floor() - 128.0,
+        (Fill::Any | Fill::Bytes | Fill::Finite, dtype) if dtype.is_float() => unit * 2.0 - 1.0,
         (_, dtype) if is_unsigned(dtype) => (unit * 9.0).floor(),
         _ => (unit * 9.0).floor() - 4.0,
     });

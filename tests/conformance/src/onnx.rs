@@ -17,6 +17,8 @@ const IR_VERSION: i64 = 10;
 pub enum Fill {
     /// Any values: floats between -1 and 1, small integers, both booleans.
     Any,
+    /// The same, but for integers of 8 bits: whatever they can be.
+    Bytes,
     /// The same, and floats are finite also where others are not.
     Finite,
     /// Above zero.
@@ -133,6 +135,12 @@ impl Model {
     /// The file.
     pub fn finish(&self) -> Vec<u8> {
         let mut file = self.file.clone().opset(OPSET);
+        // Two operators for forests are in older versions only, where the newer one is not yet.
+        let has = |of: &[&str]| self.ops.iter().any(|(_, op)| of.contains(&op.as_str()));
+        if has(&["TreeEnsembleRegressor", "TreeEnsembleClassifier"]) && !has(&["TreeEnsemble"]) {
+            let tables = file.head.opset_import.iter_mut().filter(|it| it.domain() == "ai.onnx.ml");
+            tables.for_each(|it| it.version = Some(3));
+        }
         file.graph.name = Some("conformance".into());
         file.head.ir_version = Some(IR_VERSION);
         file.finish()

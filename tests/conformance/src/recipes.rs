@@ -345,6 +345,7 @@ fn movement(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
 /// Quantisation, and products of integers.
 fn quantised(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
     let one = |dtype| any(dtype, &[]);
+    let bytes = |dtype, shape: &[usize]| filled(dtype, shape, Fill::Bytes);
     let scale = || filled(DType::F32, &[], Fill::Positive);
     let window = [("kernel_shape", Attribute::Ints(vec![3, 3])), ("pads", Attribute::Ints(vec![1, 1, 1, 1]))];
     match (op, shape.as_slice()) {
@@ -359,12 +360,12 @@ fn quantised(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
             recipe(vec![any(DType::U8, shape), scale(), one(DType::U8)], 3)
         }
         ("MatMulInteger", [.., _, columns]) if *dtype == DType::I32 => {
-            let factors = [any(DType::U8, &last(shape, INNER)), any(DType::I8, &[INNER, *columns])];
+            let factors = [bytes(DType::U8, &last(shape, INNER)), bytes(DType::I8, &[INNER, *columns])];
             recipe([&factors[..], &[one(DType::U8), one(DType::I8)]].concat(), 2)
         }
         ("ConvInteger", &[batch, channels, height, width]) if *dtype == DType::I32 => {
-            let x = any(DType::U8, &[batch, CHANNELS, height, width]);
-            let w = any(DType::I8, &[channels, CHANNELS, 3, 3]);
+            let x = bytes(DType::U8, &[batch, CHANNELS, height, width]);
+            let w = bytes(DType::I8, &[channels, CHANNELS, 3, 3]);
             with(vec![x, w, one(DType::U8), one(DType::I8)], 2, &window)
         }
         ("QLinearMatMul", [.., _, columns]) if *dtype == DType::U8 => {

@@ -43,8 +43,10 @@ enum Watch {
 }
 
 fn all(bench: &Bench, source: &Source, prepared: &Prepared, watch: Watch) -> Step<Option<Duration>> {
-    if prepared.taken.iter().any(Taken::needs_session) {
-        return artifact::artifact(bench, source, prepared).map(|()| None);
+    if prepared.needs_session() {
+        artifact::artifact(bench, source, prepared)?;
+        let nothing = "it runs, and there are no reference kernels to compare with: what it computes is of texts, or of sizes that the run tells";
+        return if prepared.is_only_its_own() { Err(Verdict::Unsupported(nothing.into())) } else { Ok(None) };
     }
     let mut shortest = Duration::ZERO;
     let mut compared = false;
@@ -61,7 +63,7 @@ fn all(bench: &Bench, source: &Source, prepared: &Prepared, watch: Watch) -> Ste
 pub(crate) fn swept(bench: &Bench, source: &Source, prepared: &Prepared) -> Step<Option<Duration>> {
     crate::claims::check(bench, source, prepared)?;
     crate::claims::codegen(bench, source, prepared)?;
-    if prepared.is_custom() && !prepared.is_only_its_own() {
+    if prepared.is_custom() && !prepared.is_only_its_own() && !prepared.needs_session() {
         // A function has no kernel of its own to compare with, but the whole model has those of its body.
         artifact::artifact(bench, source, prepared)?;
     }

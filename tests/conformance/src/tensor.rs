@@ -43,9 +43,7 @@ impl BorrowedTensor<'_> {
         // them as they are.
         unsafe { TensorView::from_raw(bytes.as_ptr(), *dtype, shape, &self.strides) }
     }
-}
 
-impl BorrowedTensor<'_> {
     /// The tensor of texts, with handles for them.
     pub fn with_handles<'a>(&'a self, handles: &'a [Handle]) -> TensorView<'a> {
         assert_eq!(handles.len() as i64, self.tensor.shape.iter().product::<i64>());

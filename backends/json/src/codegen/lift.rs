@@ -16,6 +16,29 @@ pub(super) fn run(graph: &mut Graph<'_>) {
     graph.prune();
 }
 
+/// Filters of one dimension for convolutions over such images that have no fast kernel.
+pub(super) fn filters(graph: &mut Graph<'_>) {
+    for step in std::mem::take(&mut graph.steps) {
+        let place = match step.onnx() {
+            Some("Conv" | "ConvInteger" | "ConvTranspose") => Some(1),
+            Some("QLinearConv") => Some(3),
+            _ => None,
+        };
+        let (x, w) = (step.input(0), place.and_then(|place| step.input(place)));
+        let mut step = step;
+        if let (Some(x), Some(w), Some(place)) = (x, w, place)
+            && let (4, Some(shape)) = (graph.shape(x).len(), four(graph.shape(w), Dim::Fixed(1)))
+            && graph.shape(w).len() == 3
+        {
+            let lifted = graph.add_value(graph.values[w].dtype, shape.to_vec(), false);
+            let (name, inputs, outputs) = (step.name.clone(), vec![Some(w)], vec![Some(lifted)]);
+            graph.steps.push(Step { name, op: Op::View, inputs, outputs });
+            step.inputs[place] = Some(lifted);
+        }
+        graph.steps.push(step);
+    }
+}
+
 /// A shape of four sizes, where an axis of `one` element is put in if there are three.
 pub(super) fn four<T: Clone>(shape: &[T], one: T) -> Option<[T; 4]> {
     match shape {
@@ -41,9 +64,12 @@ impl Lift<'_, '_> {
             _ => self.between(&step),
         };
         let (Some(lifted), Some(y)) = (lifted, step.output(0)) else { return self.steps.push(step) };
-        let (name, twin) = (step.name, self.twin(y));
+        let twin = self.twin(y);
         self.steps.push(Step { outputs: vec![Some(twin)], ..lifted });
-        self.steps.push(Step { name, op: Op::View, inputs: vec![Some(twin)], outputs: vec![Some(y)] });
+        // Groups of quantised nodes begin with this one: what is not over images has it as it was.
+        let stays = step.onnx() == Some("DequantizeLinear");
+        let view = Step { name: step.name.clone(), op: Op::View, inputs: vec![Some(twin)], outputs: vec![Some(y)] };
+        self.steps.push(if stays { step } else { view });
     }
 
     /// A new value: the image with the other shape.
@@ -86,27 +112,24 @@ impl Lift<'_, '_> {
         if let Some(&twin) = self.twins.get(&x) {
             return twin;
         }
-        let writer = self.steps.iter().rfind(|step| step.output(0) == Some(x));
-        let dequantised =
-            writer.filter(|step| step.onnx() == Some("DequantizeLinear") && self.has_one_scale(step)).cloned();
-        let Some((dequantised, bytes)) = dequantised.and_then(|step| Some((step.clone(), step.input(0)?))) else {
-            let twin = self.twin(x);
-            let view = Step { name: name.to_owned(), op: Op::View, inputs: vec![Some(x)], outputs: vec![Some(twin)] };
-            self.steps.push(view);
-            return twin;
+        let is_dequantised = |step: &&Step| step.output(0) == Some(x) && step.onnx() == Some("DequantizeLinear");
+        let writer = self.steps.iter().rfind(is_dequantised).filter(|step| self.has_one_scale(step)).cloned();
+        let step = match writer.and_then(|step| Some((step.input(0)?, step))) {
+            Some((bytes, mut step)) => {
+                step.inputs[0] = Some(self.image(bytes, name));
+                step
+            }
+            None => Step { name: name.to_owned(), op: Op::View, inputs: vec![Some(x)], outputs: vec![] },
         };
-        let from = self.image(bytes, name);
         let twin = self.twin(x);
-        let mut step = Step { outputs: vec![Some(twin)], ..dequantised };
-        step.inputs[0] = Some(from);
-        self.steps.push(step);
+        self.steps.push(Step { outputs: vec![Some(twin)], ..step });
         twin
     }
 
     /// Whether all elements of what a step quantises, or dequantises, have one scale.
     fn has_one_scale(&self, step: &Step) -> bool {
-        step.input(1)
-            .is_some_and(|scale| self.graph.fixed_shape(scale).is_some_and(|shape| shape.iter().all(|&n| n == 1)))
+        let scale = step.input(1).and_then(|scale| self.graph.fixed_shape(scale));
+        step.int("block_size", 0) == 0 && scale.is_some_and(|shape| shape.iter().all(|&size| size == 1))
     }
 
     /// A function of each element, or a normalisation of each channel, of images that are there with two dimensions.
@@ -115,6 +138,7 @@ impl Lift<'_, '_> {
             ["Relu", "Clip", "LeakyRelu", "Elu", "Sigmoid", "HardSigmoid", "HardSwish", "Swish", "Tanh", "Gelu"];
         let images = match step.onnx()? {
             "Add" | "Sub" | "Mul" | "Div" => 2,
+            "Sum" if step.inputs.len() == 2 => 2,
             "BatchNormalization" => 1,
             "QuantizeLinear" | "DequantizeLinear" if self.has_one_scale(step) => 1,
             op if by_element.contains(&op) => 1,

@@ -17,13 +17,13 @@ pub(super) fn find(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
         ("MatMulNBits", DType::F32, &[_, .., columns]) => {
             // Two blocks of 16 elements of 4 bits.
             let (depth, block) = (32, 16);
-            let weights = any(DType::U8, &[columns, depth / block, block / 2]);
+            let weights = filled(DType::U8, &[columns, depth / block, block / 2], Fill::Bytes);
             let scales = any(DType::F32, &[columns * depth / block]);
             let sizes = [("K", int(depth)), ("N", int(columns)), ("bits", int(4)), ("block_size", int(block))];
             with(vec![any(DType::F32, &last(shape, depth)), weights, scales], 3, &sizes)
         }
         ("DynamicQuantizeLSTM", DType::F32, &[steps, 1, batch, hidden]) => {
-            let weights = |rows: usize| any(DType::I8, &[1, rows, 4 * hidden]);
+            let weights = |rows: usize| filled(DType::I8, &[1, rows, 4 * hidden], Fill::Bytes);
             let scale = || filled(DType::F32, &[1], Fill::Positive);
             let zero = || any(DType::I8, &[1]);
             let x = any(DType::F32, &[steps, batch, INNER]);

@@ -121,6 +121,7 @@ fn start(stage: &Stage, first: usize, each: usize) -> Child {
     let mut command = Command::new(runner);
     command.arg(&stage.path).args([first.to_string(), each.to_string(), stage.graph.to_string()]);
     command.args(&stage.plugins).envs(stage.settings.iter().map(|(name, value)| (name, value)));
+    // What is told of panics is for people.
     command.env("RUST_BACKTRACE", "0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("the runner is a program")
 }

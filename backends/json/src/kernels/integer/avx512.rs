@@ -1,7 +1,7 @@
 //! What follows sums that are in registers of AVX-512, where bytes come of them: the same as
 //! [`Finish::row`](super::finish::Finish::row), for 64 sums at a time.
 //!
-//! As in [`avx2`](super::avx2), all of it is inlined into kernels that are compiled for AVX-512, and nothing is in closures.
+//! As in [`avx2`](super::avx2), all of it is inlined into kernels that are compiled for AVX-512, and no intrinsic is in a closure.
 
 use std::arch::x86_64::{
     __m512, __m512i, _mm_loadu_si128, _mm512_add_ps, _mm512_adds_epi16, _mm512_castsi128_si512, _mm512_castsi512_ps,

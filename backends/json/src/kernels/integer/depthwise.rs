@@ -12,7 +12,9 @@ use super::linear::Byte;
 use super::pack::PANEL;
 use super::rows::{Image, Rows};
 use crate::kernels::isa::{Isa, Kernel, dispatch};
-use crate::kernels::parallel::{Threads, grid, part};
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::parallel::grid;
+use crate::kernels::parallel::{Threads, part};
 use crate::kernels::simd::V16;
 use crate::kernels::sizes::product;
 
@@ -73,7 +75,7 @@ pub fn depthwise(
     windows: usize,
     image: &Image<'_>,
     weights: &[i8],
-    mut out: Out<'_>,
+    out: Out<'_>,
     e: &Epilogue<'_>,
     scratch: &mut [f32],
 ) {
@@ -82,6 +84,8 @@ pub fn depthwise(
     assert!(product(&[channels, taps]).is_some_and(|k| image.fits(windows, k)), "A is too short");
     assert!(windows.checked_mul(channels).is_some_and(|len| out.len() == len), "C has another size");
     e.check(channels);
+    #[cfg(target_arch = "x86_64")]
+    let mut out = out;
     #[cfg(target_arch = "x86_64")]
     if let Out::Bytes(out, byte, zero) = &mut out
         && Dot::of(threads.isa()) == Dot::Vnni512
@@ -125,7 +129,7 @@ fn in_columns(threads: &Threads, windows: usize, columns: &columns::Columns<'_>,
     let (steps, rows) = (columns.steps(), windows / image.out[1].max(1));
     let work = windows.saturating_mul(image.channels).saturating_mul(image.kernel[0] * image.kernel[1]);
     let wanted = threads.count().min(work.div_ceil(256 << 10)).max(1);
-    // What is done once for a step takes longer than what is read of a row by two tasks.
+    // Cut between channels first: each task prepares the weights of its own.
     let (by_step, by_row) = grid(wanted, 1, steps, rows, true);
     threads.parallel_for(by_step * by_row, |task| {
         let rows = part(rows, by_row, task / by_step);

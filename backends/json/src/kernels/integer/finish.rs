@@ -78,7 +78,7 @@ pub struct Epilogue<'a> {
     pub factors: &'a [f32],
     /// Added to the products with them.
     pub offsets: &'a [f32],
-    /// The ends of what is left of that.
+    /// The ends of what is left of that; numbers.
     pub clamp: (f32, f32),
 }
 
@@ -111,7 +111,7 @@ pub(super) struct Finish<'a> {
     pub(super) rows: usize,
     /// The first row.
     pub(super) row: usize,
-    /// The columns: of one panel, but for what [`Finish::panel`] makes panels of.
+    /// The columns: of one panel for [`Finish::row`], of as many as are multiplied together elsewhere.
     pub(super) columns: Range<usize>,
     /// Columns of C.
     pub(super) width: usize,
@@ -119,7 +119,7 @@ pub(super) struct Finish<'a> {
     pub(super) e: &'a Epilogue<'a>,
 }
 
-/// The columns of a list, or `other` where it is empty, and behind them.
+/// The columns of a list, or `other` for each where it is empty; `other` also in what is left of the array.
 #[inline(always)]
 pub(super) fn columns<T: Copy, const N: usize>(list: &[T], columns: &Range<usize>, other: T) -> [T; N] {
     let mut part = [other; N];

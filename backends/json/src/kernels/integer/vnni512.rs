@@ -88,23 +88,23 @@ impl Bytes {
                 let mut four = [_mm512_setzero_si512(); 4];
                 for index in 0..4 {
                     // The last row stands in for those that there are not.
-                    let row = if first + index / W < P { first + index / W } else { P - 1 };
-                    four[index] = sums[index % W][row];
+                    let p = if first + index / W < P { first + index / W } else { P - 1 };
+                    four[index] = sums[index % W][p];
                 }
                 let bytes = _mm512_permutexvar_epi32(order, self.narrow.bytes(four));
                 let low = _mm512_castsi512_si256(bytes);
                 let halves = [low, _mm512_extracti64x4_epi64::<1>(bytes)];
                 for half in 0..2 {
-                    let row = |index: usize| tiles.finish.at(row + first + half * rows_of_one / 2 + index);
-                    let count = P.saturating_sub(first + half * rows_of_one / 2);
-                    if W == 2 && count > 0 {
-                        store(self.out.add(row(0)), halves[half], self.mask);
-                    } else if count > 0 {
-                        let quarters =
-                            [_mm256_castsi256_si128(halves[half]), _mm256_extracti128_si256::<1>(halves[half])];
-                        store_half(self.out.add(row(0)), quarters[0], self.mask);
-                        if count > 1 {
-                            store_half(self.out.add(row(1)), quarters[1], self.mask);
+                    let top = first + half * rows_of_one / 2;
+                    let out = |below: usize| self.out.wrapping_add(tiles.finish.at(row + top + below));
+                    match (W, P.saturating_sub(top)) {
+                        (_, 0) => {}
+                        (2, _) => store(out(0), halves[half], self.mask),
+                        (_, rows) => {
+                            store_half(out(0), _mm256_castsi256_si128(halves[half]), self.mask);
+                            if rows > 1 {
+                                store_half(out(1), _mm256_extracti128_si256::<1>(halves[half]), self.mask);
+                            }
                         }
                     }
                 }

@@ -51,6 +51,11 @@ struct Tail {
     clamp: (f32, f32),
 }
 
+/// The ends of a clamp: one that is not a number is none.
+fn ends((lo, hi): (f32, f32)) -> (f32, f32) {
+    (if lo.is_nan() { f32::NEG_INFINITY } else { lo }, if hi.is_nan() { f32::INFINITY } else { hi })
+}
+
 /// Numbers of scratch for the lists of an epilogue.
 const LISTS: usize = 3;
 
@@ -61,8 +66,8 @@ impl Tail {
             Some(DType::I32 | DType::F32) => None,
             _ => Some(byte(signature.output_value(0))?),
         };
-        let clamp =
-            act.as_clamp().ok_or_else(|| Error::new("a kernel of 8 bits with another activation than a clamp"))?;
+        let clamp = act.as_clamp().map(ends);
+        let clamp = clamp.ok_or_else(|| Error::new("a kernel of 8 bits with another activation than a clamp"))?;
         for index in [B_ZERO, B_SCALE, BIAS] {
             if signature.step.input(index).is_none() {
                 continue;
@@ -111,7 +116,7 @@ impl Tail {
         }
         let y_scale = scale(&inputs, Y_SCALE)?;
         if self.y.is_some() {
-            e.clamp = (self.clamp.0 / y_scale, self.clamp.1 / y_scale);
+            e.clamp = ends((self.clamp.0 / y_scale, self.clamp.1 / y_scale));
         }
         if inputs.has(A_SCALE) || inputs.has(B_SCALE) {
             let a_scale = scale(&inputs, A_SCALE)?;

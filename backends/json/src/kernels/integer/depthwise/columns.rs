@@ -44,7 +44,7 @@ pub(super) struct Columns<'a> {
     e: &'a Epilogue<'a>,
     out: *mut u8,
     /// The type and the zero point of the results.
-    grid: (Byte, i32),
+    result: (Byte, i32),
     /// Groups that the rows of a window make.
     groups: usize,
     /// Windows whose pixels are kept at a time.
@@ -67,7 +67,7 @@ impl<'a> Columns<'a> {
         let more = MOST_GROUPS.checked_div(groups)?.checked_sub(reach.checked_add(1)?)?;
         let windows = more / image.strides[1] + 1;
         let does = groups * image.kernel[1] <= MOST_WEIGHTS && !e.needs_sums();
-        does.then_some(Columns { image, weights, e, out, grid: (byte, zero), groups, windows })
+        does.then_some(Columns { image, weights, e, out, result: (byte, zero), groups, windows })
     }
 
     /// Steps of channels.
@@ -175,7 +175,7 @@ impl<'a> Step<'a> {
                 mask,
                 weights,
                 start,
-                narrow: Narrow::new(e, of.grid, factors, offsets),
+                narrow: Narrow::new(e, of.result, factors, offsets),
                 flip: _mm512_set1_epi8(flip as i8),
                 zeros: _mm512_set1_epi8(zero as i8),
             }
