@@ -2,6 +2,8 @@
 //! rows they are multiplied as they lie; of many, some columns at a time become numbers, which the product of `gemm` takes.
 
 mod bytes;
+#[cfg(target_arch = "x86_64")]
+mod vnni;
 
 use std::ops::Range;
 

@@ -1,11 +1,13 @@
 //! Few rows that are quantised to 8 bits, a scale for each block of the weights, and multiplied with weights of 4 bits in integers:
 //! what `accuracy_level` 4 of `MatMulNBits` allows.
 
+#[cfg(target_arch = "x86_64")]
+use super::vnni;
 use super::{CHUNK, NBits, Weights};
 use crate::kernels::isa::Isa;
 
 /// Columns whose sums are computed together.
-const COLUMNS: usize = 4;
+pub(super) const COLUMNS: usize = 4;
 
 /// Chunks whose products fit in 16 bits: two of at most 15 times 127 each are added in a lane.
 #[cfg(target_arch = "x86_64")]
@@ -15,9 +17,9 @@ const CHUNKS: usize = 8;
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
     /// For each 32 weights, the elements with even numbers, then the others.
-    elements: &'a [i8],
+    pub(super) elements: &'a [i8],
     /// What a unit of the elements of a block is.
-    scales: &'a [f32],
+    pub(super) scales: &'a [f32],
     /// The sum of the elements of each block, as numbers.
     pub(super) sums: &'a [f32],
 }
@@ -74,6 +76,14 @@ pub(super) fn products(isa: Isa, p: &NBits, b: &Weights<'_>, first: usize, a: &R
         let scales = &b.scales[column * blocks..][..c.len() * blocks];
         match (isa, <&mut [f32; COLUMNS]>::try_from(&mut *c)) {
             #[cfg(target_arch = "x86_64")]
+            // SAFETY: as below.
+            (Isa::Avx512, Ok(c)) if is_x86_feature_detected!("avx512vnni") => unsafe {
+                match p.block {
+                    CHUNK => vnni::products::<true>(p, packed, scales, a, c),
+                    _ => vnni::products::<false>(p, packed, scales, a, c),
+                }
+            },
+            #[cfg(target_arch = "x86_64")]
             // SAFETY: an `Isa` that reaches the kernels was checked against the CPU; the lengths fit, as they were cut so.
             (Isa::Avx2 | Isa::Avx512, Ok(c)) => unsafe {
                 // Most models have the smallest blocks.
@@ -93,16 +103,18 @@ fn portable(p: &NBits, packed: &[u8], scales: &[f32], a: &Row<'_>, c: &mut [f32]
         *c = 0.0;
         for (block, bytes) in packed.chunks_exact(p.block_bytes()).enumerate() {
             let elements = a.elements[block * p.block..][..p.block].chunks_exact(CHUNK);
-            let mut sum = 0;
-            for (bytes, elements) in bytes.chunks_exact(CHUNK / 2).zip(elements) {
-                let (low, high) = elements.split_at(CHUNK / 2);
-                for (&byte, (&a, &b)) in bytes.iter().zip(low.iter().zip(high)) {
-                    sum += i32::from(byte & 15) * i32::from(a) + i32::from(byte >> 4) * i32::from(b);
-                }
-            }
+            let sum: i32 =
+                bytes.chunks_exact(CHUNK / 2).zip(elements).map(|(bytes, elements)| sum(bytes, elements)).sum();
             *c += sum as f32 * (scales[block] * a.scales[block]);
         }
     }
+}
+
+/// The products of a chunk of weights, added up.
+pub(super) fn sum(bytes: &[u8], elements: &[i8]) -> i32 {
+    let (low, high) = elements.split_at(CHUNK / 2);
+    let pairs = bytes.iter().zip(low.iter().zip(high));
+    pairs.map(|(&byte, (&a, &b))| i32::from(byte & 15) * i32::from(a) + i32::from(byte >> 4) * i32::from(b)).sum()
 }
 
 #[cfg(target_arch = "x86_64")]
