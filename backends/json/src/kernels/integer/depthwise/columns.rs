@@ -149,7 +149,7 @@ impl<'a> Step<'a> {
         // SAFETY: the caller vouches for the CPU and the weights; only channels that there are are read.
         unsafe {
             let mut sums = [_mm512_setzero_si512(); VECTORS];
-            for index in 0..of.groups * image.kernel[1] {
+            for (index, weights) in weights.iter_mut().enumerate().take(of.groups * image.kernel[1]) {
                 let (column, group) = (index / of.groups, index % of.groups);
                 let mut rows = [_mm512_setzero_si512(); ROWS];
                 for (row, y) in rows.iter_mut().zip(group * ROWS..image.kernel[0]) {
@@ -160,7 +160,7 @@ impl<'a> Step<'a> {
                 for vector in 0..VECTORS {
                     sums[vector] = _mm512_dpbusd_epi32(sums[vector], _mm512_set1_epi8(1), rows[vector]);
                 }
-                weights[index].write(rows);
+                weights.write(rows);
             }
             let mut start = quarters::<i32>(&columns(e.bias, &channels, 0));
             for vector in 0..VECTORS {
@@ -262,6 +262,7 @@ impl<'a> Step<'a> {
     /// # Safety
     /// The pixels were interleaved, and there is room for the results; the CPU has AVX-512 F, BW and VNNI.
     #[inline(always)]
+    #[expect(clippy::needless_range_loop, reason = "constant indices keep the sums in registers")]
     unsafe fn together<const P: usize>(&self, pixels: *const Group, stride: usize, out: *mut u8) {
         let (image, groups) = (self.of.image, self.of.groups);
         // SAFETY: the caller vouches for all of it; `new` wrote as many weights as there are columns and groups.
