@@ -16,7 +16,7 @@ pub(super) fn run(graph: &mut Graph<'_>) {
     graph.prune();
 }
 
-/// Filters of one dimension for convolutions over such images that have no fast kernel.
+/// Filters [M, C, K] of convolutions that have no fast kernel are viewed as [M, C, 1, K] where their images were lifted.
 pub(super) fn filters(graph: &mut Graph<'_>) {
     for step in std::mem::take(&mut graph.steps) {
         let place = match step.onnx() {

@@ -32,6 +32,12 @@ impl Isa {
         &[Isa::Portable]
     }
 
+    /// Whether this machine has the dot products of bytes that belong to AVX-512 (AVX512-VNNI).
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn has_vnni512(self) -> bool {
+        self == Isa::Avx512 && is_x86_feature_detected!("avx512vnni")
+    }
+
     /// Whether this machine can run it.
     pub fn is_available(self) -> bool {
         Isa::available().contains(&self)

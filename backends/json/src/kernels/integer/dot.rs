@@ -28,7 +28,7 @@ impl Dot {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 if is_x86_feature_detected!("avxvnni") => &[Dot::Wide, Dot::Pairs, Dot::Vnni256],
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 if is_x86_feature_detected!("avx512vnni") => &[Dot::Wide, Dot::Pairs, Dot::Vnni512],
+            Isa::Avx512 if isa.has_vnni512() => &[Dot::Wide, Dot::Pairs, Dot::Vnni512],
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 | Isa::Avx512 => &[Dot::Wide, Dot::Pairs],
             _ => &[Dot::Wide],

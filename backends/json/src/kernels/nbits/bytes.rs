@@ -76,8 +76,8 @@ pub(super) fn products(isa: Isa, p: &NBits, b: &Weights<'_>, first: usize, a: &R
         let scales = &b.scales[column * blocks..][..c.len() * blocks];
         match (isa, <&mut [f32; COLUMNS]>::try_from(&mut *c)) {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as below.
-            (Isa::Avx512, Ok(c)) if is_x86_feature_detected!("avx512vnni") => unsafe {
+            // SAFETY: as below; the CPU was asked for VNNI.
+            (isa, Ok(c)) if isa.has_vnni512() => unsafe {
                 match p.block {
                     CHUNK => vnni::products::<true>(p, packed, scales, a, c),
                     _ => vnni::products::<false>(p, packed, scales, a, c),
