@@ -1,11 +1,11 @@
-"""Times byoc beside onnxruntime and tract: one process a measurement, the engines in turn, medians over the rounds.
+"""Times byoc beside other engines: one process a measurement, the engines in turn, medians over the rounds.
 
-    python tests/bench/compare.py DATA --byoc target/release/byoc [--tract tests/bench/target/release/byoc-bench]
+    python tests/bench/compare.py DATA --byoc target/release/byoc [--openvino] [--tract tests/bench/target/release/byoc-bench]
 
 DATA is a folder made by `tests/python/prepare.py`, and a model is a folder of it (those without another are in "seeded"); run this
-in an environment with tests/python/requirements.txt.
-Prints one Markdown row a model and thread count. A row's ratio is the median over the rounds of byoc's time over
-onnxruntime's of the same round, so that a machine whose speed drifts does not decide it.
+in an environment with tests/python/requirements.txt, and with openvino where it is asked for, whose sums are then f32.
+Prints one Markdown row a model and thread count. A row's ratio is the median over the rounds of byoc's time over the fastest
+other engine's of the same round, so that a machine whose speed drifts does not decide it.
 """
 
 import argparse
@@ -18,7 +18,9 @@ import tempfile
 from pathlib import Path
 
 MODELS = ["mobilenet_v2", "resnet50", "vgg19", "bert_base", "gpt2_small", "mlp_4x4096", "mlp_4x4096_b64", "tiny_mlp"]
-ORT_BENCH = Path(__file__).resolve().parent.parent / "python" / "ort_bench.py"
+HERE = Path(__file__).resolve().parent
+ORT_BENCH = HERE.parent / "python" / "ort_bench.py"
+OPENVINO_BENCH = HERE / "openvino_bench.py"
 
 
 def output(command: list[str]) -> dict | None:
@@ -45,41 +47,45 @@ def byoc(program: str, artifact: Path, inputs: Path, threads: int, seconds: floa
     return {"load_ms": load, "median_ms": median, "peak_mb": report["peak_mb"]}
 
 
-def measure(arguments: argparse.Namespace, model: str, threads: int, artifact: Path) -> dict[str, list[dict]]:
-    """All rounds of one model, by engine."""
+def peers(arguments: argparse.Namespace, model: str, threads: int) -> dict[str, list[str]]:
+    """The commands that measure the other engines, by their names."""
     given = folder(arguments.data, model)
-    source, inputs = str(given / "model.onnx"), given / "inputs.npz"
-    seconds = arguments.duration
-    rounds: dict[str, list[dict]] = {"byoc": [], "ort": [], "tract": []}
+    what = [str(given / "model.onnx"), str(given / "inputs.npz")]
+    how = ["--threads", str(threads), "--duration", str(arguments.duration)]
+    commands = {"onnxruntime": [sys.executable, str(ORT_BENCH), *what, *how]}
+    if arguments.openvino:
+        commands["openvino"] = [sys.executable, str(OPENVINO_BENCH), *what, *how, "--precision", "f32"]
+    if arguments.tract and threads == 1:
+        commands["tract"] = [arguments.tract, *what, "--duration", str(arguments.duration)]
+    return commands
+
+
+def measure(arguments: argparse.Namespace, model: str, threads: int, artifact: Path) -> list[dict[str, dict]]:
+    """The runs of each round, by engine."""
+    inputs = folder(arguments.data, model) / "inputs.npz"
+    rounds = []
     for _ in range(arguments.rounds):
-        runs = {
-            "byoc": byoc(arguments.byoc, artifact, inputs, threads, seconds),
-            "ort": output(
-                [sys.executable, str(ORT_BENCH), source, str(inputs), "--threads", str(threads), "--duration", str(seconds)]
-            ),
-        }
-        if arguments.tract and threads == 1:
-            runs["tract"] = output([arguments.tract, source, str(inputs), "--duration", str(seconds)])
-        for engine, run in runs.items():
-            if run is not None:
-                rounds[engine].append(run)
+        runs = {"byoc": byoc(arguments.byoc, artifact, inputs, threads, arguments.duration)}
+        runs |= {engine: output(command) for engine, command in peers(arguments, model, threads).items()}
+        rounds.append({engine: run for engine, run in runs.items() if run is not None})
     return rounds
 
 
-def row(model: str, threads: int, rounds: dict[str, list[dict]]) -> str:
+def row(model: str, threads: int, rounds: list[dict[str, dict]], engines: list[str]) -> str:
     """One line of the table."""
 
-    def median(engine: str, key: str) -> str:
-        values = [run[key] for run in rounds[engine]]
-        return f"{statistics.median(values):.3g}" if values else "-"
+    def medians(key: str) -> str:
+        values = [[runs[engine][key] for runs in rounds if engine in runs] for engine in engines]
+        return " | ".join(f"{statistics.median(of_one):.3g}" if of_one else "-" for of_one in values)
 
-    pairs = zip(rounds["byoc"], rounds["ort"])
-    ratios = [ours["median_ms"] / theirs["median_ms"] for ours, theirs in pairs]
-    ratio = f"{statistics.median(ratios):.2f}" if ratios else "-"
-    times = " | ".join(median(engine, "median_ms") for engine in ("byoc", "ort", "tract"))
-    loads = " | ".join(median(engine, "load_ms") for engine in ("byoc", "ort", "tract"))
-    peaks = " | ".join(median(engine, "peak_mb") for engine in ("byoc", "ort", "tract"))
-    return f"| {model} | {threads} | {times} | **{ratio}** | {loads} | {peaks} |"
+    def ratio(runs: dict[str, dict]) -> float | None:
+        others = [run["median_ms"] for engine, run in runs.items() if engine != "byoc"]
+        return runs["byoc"]["median_ms"] / min(others) if others and "byoc" in runs else None
+
+    ratios = [ratio(runs) for runs in rounds if ratio(runs) is not None]
+    ratio_of_all = f"{statistics.median(ratios):.2f}" if ratios else "-"
+    times, loads, peaks = (medians(key) for key in ("median_ms", "load_ms", "peak_mb"))
+    return f"| {model} | {threads} | {times} | **{ratio_of_all}** | {loads} | {peaks} |"
 
 
 def folder(data: str, model: str) -> Path:
@@ -92,21 +98,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data")
     parser.add_argument("--byoc", default="target/release/byoc")
+    parser.add_argument("--openvino", action="store_true")
     parser.add_argument("--tract")
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--threads", nargs="*", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--duration", type=float, default=2.0)
     arguments = parser.parse_args()
-    print("| model | threads | byoc ms | onnxruntime ms | tract ms | byoc / ort | load ms: byoc | ort | tract | peak MB: byoc | ort | tract |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
+    engines = ["byoc", "onnxruntime"] + ["openvino"] * arguments.openvino + ["tract"] * bool(arguments.tract)
+    columns = ["model", "threads", *(f"{engine} ms" for engine in engines), "byoc / fastest other"]
+    columns += [f"{what}: {engine}" for what in ("load ms", "peak MB") for engine in engines]
+    print("| " + " | ".join(columns) + " |")
+    print("|---" * len(columns) + "|")
     with tempfile.TemporaryDirectory() as temporary:
         for model in arguments.models:
             artifact = Path(temporary) / "model.byoc"
             source = folder(arguments.data, model) / "model.onnx"
             subprocess.run([arguments.byoc, "compile", str(source), "-o", str(artifact)], check=True, capture_output=True)
             for threads in arguments.threads:
-                print(row(model, threads, measure(arguments, model, threads, artifact)), flush=True)
+                print(row(model, threads, measure(arguments, model, threads, artifact), engines), flush=True)
             artifact.unlink()
 
 

@@ -7,10 +7,11 @@ pub mod kernels;
 mod operators;
 mod patterns;
 mod program;
-pub mod reference;
 mod runtime;
 #[cfg(test)]
 mod tests;
+
+pub use byoc_json_reference as reference;
 
 use std::io::Write;
 

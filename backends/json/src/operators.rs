@@ -5,8 +5,6 @@ mod matmul_nbits;
 
 use byoc_plugin_api::{Dim, Error, Operator, OutputType, Region, Value};
 
-pub(crate) use matmul_nbits::Packing;
-
 /// The domain of onnxruntime's operators.
 const MICROSOFT: &str = "com.microsoft";
 

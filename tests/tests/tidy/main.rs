@@ -297,6 +297,7 @@ fn packages_depend_in_one_direction() {
                 &["byoc-conformance", "byoc-core", "byoc-json", "byoc-kendryte", "byoc-plugin-api", "byoc-tools"]
             }
             "byoc-gpu-suite" => &["byoc-conformance", "byoc-core", "byoc-nvidia", "byoc-json", "byoc-plugin-api"],
+            "byoc-json" => &["byoc-json-reference", "byoc-plugin-api"],
             "byoc-json-plugin" => &["byoc-json", "byoc-plugin-api"],
             "byoc-kendryte-plugin" => &["byoc-kendryte", "byoc-plugin-api"],
             _ => &["byoc-plugin-api"],

@@ -10,9 +10,10 @@ use byoc_tests::program::{byoc, isolate, outcome};
 use serde_json::{Value, json};
 
 /// What is published, in an order in which each comes after those that it needs.
-const PUBLISHED: [&str; 9] = [
+const PUBLISHED: [&str; 10] = [
     "byoc-dim",
     "byoc-plugin-api",
+    "byoc-json-reference",
     "byoc-json",
     "byoc-kendryte",
     "byoc-core",

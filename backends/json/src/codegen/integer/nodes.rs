@@ -6,9 +6,9 @@ use super::super::graph::Graph;
 use super::products::{self, Product};
 use super::{Scaling, elements, inputs, is_bytes, is_scale, is_zero};
 use crate::kernels;
-use crate::operators::Packing;
 use crate::program::integer::product::{A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, BIAS, Y_SCALE, Y_ZERO};
 use crate::program::{NBits, Op, Step};
+use crate::reference::Packing;
 
 /// Lowers every quantised node that has a fast kernel.
 pub(in super::super) fn run(graph: &mut Graph<'_>) {

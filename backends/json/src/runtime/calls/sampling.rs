@@ -10,7 +10,7 @@ use crate::kernels::{
     self, GridSampleParams, InterpolateParams, NearestAxis, NearestParams, OUTSIDE, TopKParams, WeighedAxis, product,
 };
 use crate::program::GridSample;
-use crate::reference::resize::{Given, Resized, Taps};
+use crate::reference::{Given, Resized, Taps};
 
 pub(super) fn resize(signature: &Signature<'_>, attributes: &BTreeMap<String, Attribute>) -> Result<Ready, Error> {
     let (input, output) = (signature.input(0)?, signature.output(0)?);

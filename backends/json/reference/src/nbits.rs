@@ -8,7 +8,7 @@ use super::array::{Array, shaped};
 use super::call::{Call, Outputs};
 use super::types::Types;
 use super::{ANY, Kernel, SAME, kernel};
-use crate::operators::Packing;
+use crate::packing::Packing;
 
 /// The operators of this file.
 #[rustfmt::skip]

@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn reductions_of_floats_of_integers_and_of_nothing() {
-        use crate::reference::testing::{first, tensor};
+        use crate::testing::{first, tensor};
         let infinity = f64::INFINITY;
         let cases = [
             ("ReduceProd", [-6.0, -6.0, 1.0]),

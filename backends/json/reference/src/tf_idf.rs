@@ -98,7 +98,7 @@ fn count(
 mod tests {
     use byoc_plugin_api::Attribute;
 
-    use crate::reference::testing::{all, first, list, tensor, text};
+    use crate::testing::{all, first, list, tensor, text};
 
     /// Figures are onnxruntime's.
     #[test]

@@ -25,6 +25,7 @@ mod matmul;
 mod nbits;
 mod norm;
 mod number;
+mod packing;
 mod pool;
 mod quantize;
 mod random;
@@ -32,7 +33,7 @@ mod re2;
 mod recurrent;
 mod reduce;
 mod regions;
-pub(crate) mod resize;
+mod resize;
 mod rotary;
 mod scores;
 mod select;
@@ -55,8 +56,10 @@ mod window;
 use byoc_plugin_api::{DType, Error, Node, TensorView, TensorViewMut, Texts};
 
 pub use array::Array;
-pub(crate) use recurrent::{check as check_recurrent, checked_length};
-pub(crate) use strings::refusal;
+pub use packing::Packing;
+pub use recurrent::{check as check_recurrent, checked_length};
+pub use resize::{Given, Resized, Taps};
+pub use strings::refusal;
 pub use types::Types;
 
 use call::{Call, Outputs};
@@ -178,7 +181,7 @@ pub fn compute(
 }
 
 /// The same, with the table of texts that handles stand for.
-pub(crate) fn compute_with(
+pub fn compute_with(
     node: &Node,
     inputs: Vec<Option<Array<'_>>>,
     outputs: &[Option<DType>],

@@ -106,7 +106,7 @@ fn map_categories(call: &Call<'_, '_>) -> Outputs {
 mod tests {
     use byoc_plugin_api::Attribute;
 
-    use crate::reference::testing::{all, first, tensor};
+    use crate::testing::{all, first, tensor};
 
     const NAN: f32 = f32::NAN;
 

@@ -38,32 +38,32 @@ struct Rules<'a> {
 }
 
 /// Input positions and their weights; `None` for a position outside of the input that is to be filled.
-pub(crate) type Taps = Option<Vec<(usize, f64)>>;
+pub type Taps = Option<Vec<(usize, f64)>>;
 
 /// The inputs behind the first one, where they are given.
 #[derive(Debug, Default)]
-pub(crate) struct Given {
+pub struct Given {
     /// Starts and ends of what is resized, as fractions.
-    pub(crate) roi: Option<Vec<f64>>,
+    pub roi: Option<Vec<f64>>,
     /// Factors of sizes.
-    pub(crate) scales: Option<Vec<f64>>,
+    pub scales: Option<Vec<f64>>,
     /// Sizes of the output.
-    pub(crate) sizes: Option<Vec<f64>>,
+    pub sizes: Option<Vec<f64>>,
 }
 
 /// What a node makes of a tensor of one shape.
-pub(crate) struct Resized {
+pub struct Resized {
     /// Whether each element is one of the input, whose weight is 1.
-    pub(crate) nearest: bool,
+    pub nearest: bool,
     /// What is outside of the input.
-    pub(crate) fill: f64,
+    pub fill: f64,
     /// For each axis what its positions are made of; `None` where it stays as it is.
-    pub(crate) axes: Vec<Option<Vec<Taps>>>,
+    pub axes: Vec<Option<Vec<Taps>>>,
 }
 
 impl Resized {
     /// What the node makes of a tensor of that shape: an error where that is not of the shape `wanted`.
-    pub(crate) fn new(node: &Node, shape: &[usize], given: &Given, wanted: &[usize]) -> Result<Self, Error> {
+    pub fn new(node: &Node, shape: &[usize], given: &Given, wanted: &[usize]) -> Result<Self, Error> {
         let rules = Rules::new(node)?;
         let plans = plans(node, shape, given)?;
         let computed: Vec<usize> = plans.iter().map(|plan| plan.output).collect();
@@ -81,7 +81,7 @@ fn fill(node: &Node) -> f64 {
 }
 
 /// `Resize`.
-pub(crate) fn resize(call: &Call<'_, '_>) -> Outputs {
+fn resize(call: &Call<'_, '_>) -> Outputs {
     let x = call.input(0)?;
     let rules = Rules::new(call.node)?;
     let fill = fill(call.node);

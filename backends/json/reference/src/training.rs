@@ -116,7 +116,7 @@ fn momentum(call: &Call<'_, '_>) -> Outputs {
 mod tests {
     use byoc_plugin_api::Attribute;
 
-    use crate::reference::testing::{all, first, tensor, text};
+    use crate::testing::{all, first, tensor, text};
 
     #[test]
     fn each_tensor_has_its_own_step() {

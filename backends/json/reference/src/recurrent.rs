@@ -203,7 +203,7 @@ fn lengths(call: &Call<'_, '_>, sizes: Sizes) -> Result<Vec<usize>, Error> {
 }
 
 /// The steps of a sequence: no more than there are.
-pub(crate) fn checked_length(length: i64, steps: usize) -> Result<usize, Error> {
+pub fn checked_length(length: i64, steps: usize) -> Result<usize, Error> {
     let checked = usize::try_from(length).ok().filter(|&length| length <= steps);
     checked.ok_or_else(|| Error::new(format!("a sequence of {length} steps, where there are {steps}")))
 }
@@ -226,7 +226,7 @@ fn clip(node: &Node) -> Result<f64, Error> {
 }
 
 /// Fails where the attributes of a `DynamicQuantizeLSTM` are not those of an LSTM with so many directions.
-pub(crate) fn check(node: &Node, directions: usize) -> Result<(), Error> {
+pub fn check(node: &Node, directions: usize) -> Result<(), Error> {
     activation::all(node, 3 * directions)?;
     clip(node).map(drop)
 }

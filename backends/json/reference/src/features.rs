@@ -157,7 +157,7 @@ fn concatenate(call: &Call<'_, '_>) -> Outputs {
 mod tests {
     use byoc_plugin_api::Attribute;
 
-    use crate::reference::testing::{all, first, ints, list, tensor, text};
+    use crate::testing::{all, first, ints, list, tensor, text};
 
     const NAN: f32 = f32::NAN;
 

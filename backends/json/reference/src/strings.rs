@@ -20,7 +20,7 @@ pub(super) const KERNELS: &[Kernel] = &[
 ];
 
 /// Why no region may have a node, where that is found out before it runs.
-pub(crate) fn refusal(node: &Node) -> Option<String> {
+pub fn refusal(node: &Node) -> Option<String> {
     let pattern = || re2::full_match(node.string("pattern", "")).err().map(|error| error.message);
     (node.op == "RegexFullMatch" && node.domain.is_empty()).then(pattern).flatten()
 }
@@ -132,13 +132,8 @@ mod tests {
 
     #[test]
     fn patterns_are_looked_at_before_a_region_is_taken() {
-        let node = |pattern: &str| {
-            crate::reference::testing::node(
-                "RegexFullMatch",
-                1,
-                &[("pattern", crate::reference::testing::text(pattern))],
-            )
-        };
+        let node =
+            |pattern: &str| crate::testing::node("RegexFullMatch", 1, &[("pattern", crate::testing::text(pattern))]);
         assert_eq!(refusal(&node("a+")), None);
         assert_eq!(refusal(&node("a**b(")).as_deref(), Some("the pattern 'a**b(' is not one of RE2: unclosed group"));
     }

@@ -204,7 +204,7 @@ mod tests {
     use byoc_plugin_api::Attribute;
 
     use super::*;
-    use crate::reference::testing::{all, ints, tensor, text};
+    use crate::testing::{all, ints, tensor, text};
 
     /// Two trees of a regressor: of three leaves, and of two.
     fn inputs(x: Option<Array<'static>>, yes: [i64; 8]) -> Vec<Option<Array<'static>>> {

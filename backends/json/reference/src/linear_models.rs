@@ -296,7 +296,7 @@ impl Machine {
 mod tests {
     use byoc_plugin_api::Attribute;
 
-    use crate::reference::testing::{all, tensor, text};
+    use crate::testing::{all, tensor, text};
 
     /// Figures are onnxruntime's.
     #[test]
