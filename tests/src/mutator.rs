@@ -52,7 +52,7 @@ impl Mutator {
         let words: [&[&str]; 6] = [
             &calls,
             &["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"],
-            &["blocked", "first", "depthwise", "plain"],
+            &["blocked", "winograd", "first", "depthwise", "plain"],
             &["add", "sub", "mul", "div", "max", "min", "pow"],
             &["host", "packed", "embedded", "unused"],
             &["view", "expand", "to_blocked", "from_blocked"],

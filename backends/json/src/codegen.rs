@@ -48,7 +48,7 @@ fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Resul
             fuse_attention::run(&mut graph);
             attention_node::run(&mut graph);
         }
-        fold_norm::run(&mut graph, fusion);
+        fold_norm::run(&mut graph, fold_norm::Wanted { fusion, winograd: options.bool("winograd") });
         recurrent::run(&mut graph);
         lower::run(&mut graph);
         integer::nodes::run(&mut graph);

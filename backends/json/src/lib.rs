@@ -40,6 +40,11 @@ impl Backend for Json {
                 ),
                 OptionSpec::bool("fusion", true, "Whether neighbouring operators become one kernel"),
                 OptionSpec::bool("pack", true, "Whether weights are stored in the layout of the kernels"),
+                OptionSpec::bool(
+                    "winograd",
+                    true,
+                    "Whether 3x3 convolutions may be computed by fewer multiplications (Winograd), which rounds otherwise",
+                ),
             ],
             operators: operators::operators(),
             run_time_sizes: true,

@@ -10,16 +10,25 @@ use crate::constants::{Part, Recipe};
 use crate::kernels::{Activation, ConvKind, ConvParams};
 use crate::program::{Conv, Op, Step};
 
+/// What the options allow.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    /// Whether steps are fused.
+    pub(super) fusion: bool,
+    /// Whether convolutions may be computed by fewer multiplications.
+    pub(super) winograd: bool,
+}
+
 /// Lowers every convolution and batch normalisation that has a fast kernel.
-pub(super) fn run(graph: &mut Graph<'_>, fusion: bool) {
+pub(super) fn run(graph: &mut Graph<'_>, wanted: Wanted) {
     // No rewrite changes who reads what the steps of another one make.
     let edges = graph.edges();
     let mut rewrites = Vec::new();
     let mut gone = vec![false; graph.steps.len()];
     for index in 0..graph.steps.len() {
         let lowered = match graph.steps[index].onnx().filter(|_| !gone[index]) {
-            Some("Conv") => convolution(graph, &edges, index, fusion),
-            Some("BatchNormalization") => affine(graph, &edges, index, fusion),
+            Some("Conv") => convolution(graph, &edges, index, wanted),
+            Some("BatchNormalization") => affine(graph, &edges, index, wanted.fusion),
             _ => None,
         };
         if let Some(rewrite) = lowered {
@@ -30,7 +39,7 @@ pub(super) fn run(graph: &mut Graph<'_>, fusion: bool) {
     graph.apply(rewrites);
 }
 
-fn convolution(graph: &mut Graph<'_>, edges: &Edges, index: usize, fusion: bool) -> Option<Rewrite> {
+fn convolution(graph: &mut Graph<'_>, edges: &Edges, index: usize, wanted: Wanted) -> Option<Rewrite> {
     let step = graph.steps[index].clone();
     let (x, w, y) = (step.input(0)?, step.input(1)?, step.output(0)?);
     let bias = step.input(2);
@@ -55,10 +64,10 @@ fn convolution(graph: &mut Graph<'_>, edges: &Edges, index: usize, fusion: bool)
     Op::Conv(conv.clone()).check().ok()?;
     let chain = match (graph.constant(w).map(|constant| constant.id), constant_or_absent(graph, bias)) {
         (Some(weights), Some(start)) => {
-            let chain = if fusion { chain(graph, edges, index, shape[0]) } else { Chain::new(index, y) };
-            conv.kind = pick(&conv, &shape);
+            let chain = if wanted.fusion { chain(graph, edges, index, shape[0]) } else { Chain::new(index, y) };
+            conv.kind = pick(&conv, &shape, wanted.winograd);
             let parts = chain.parts.clone();
-            let recipe = Recipe::Weights { weights, kind: conv.kind, shape, group, parts };
+            let recipe = Recipe::Weights { weights, kind: conv.kind.packing(), shape, group, parts };
             let identity = conv.kind == ConvKind::Plain && chain.parts.is_empty();
             let packed = if identity { w } else { graph.derive(recipe)? };
             let bias = match (bias, chain.parts.is_empty()) {
@@ -85,10 +94,13 @@ fn constant_or_absent(graph: &Graph<'_>, bias: Option<usize>) -> Option<Option<C
     }
 }
 
-fn pick(conv: &Conv, shape: &[usize; 4]) -> ConvKind {
+fn pick(conv: &Conv, shape: &[usize; 4], winograd: bool) -> ConvKind {
     let image = [1, shape[1] * conv.group, 1, 1];
     let params = ConvParams { act: Activation::None, ..conv.params(&image, &[1, shape[0], 1, 1]) };
-    ConvKind::pick(&params)
+    match ConvKind::pick(&params) {
+        ConvKind::Winograd if !winograd => ConvKind::Blocked,
+        kind => kind,
+    }
 }
 
 fn affine(graph: &mut Graph<'_>, edges: &Edges, index: usize, fusion: bool) -> Option<Rewrite> {

@@ -13,6 +13,7 @@ mod plain;
 mod tests;
 mod tile;
 mod transposed;
+mod winograd;
 
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,8 @@ pub struct ConvParams {
 pub enum ConvKind {
     /// NCHW16c to NCHW16c, one group or groups that fill blocks of 16 channels.
     Blocked,
+    /// As [`ConvKind::Blocked`], 3x3 with stride 1 in one group: by fewer multiplications where there are enough pixels.
+    Winograd,
     /// NCHW to NCHW16c, one group, few input channels: the first layer of a network.
     First,
     /// NCHW16c to NCHW16c, one filter for each channel.
@@ -137,6 +140,8 @@ impl ConvKind {
             ConvKind::First
         } else if p.group > 1 && p.group == p.ic && p.ic == p.oc {
             ConvKind::Depthwise
+        } else if winograd::supports(p) {
+            ConvKind::Winograd
         } else if p.blocked_groups().is_some() {
             ConvKind::Blocked
         } else {
@@ -156,6 +161,7 @@ impl ConvKind {
         }
         match self {
             ConvKind::Blocked => p.blocked_groups().is_some(),
+            ConvKind::Winograd => winograd::supports(p),
             ConvKind::First => p.group == 1,
             ConvKind::Depthwise => p.group == p.ic && p.ic == p.oc,
             ConvKind::Plain | ConvKind::Transposed => true,
@@ -164,7 +170,7 @@ impl ConvKind {
 
     /// Whether the input is NCHW16c (else NCHW).
     pub fn input_blocked(self) -> bool {
-        matches!(self, ConvKind::Blocked | ConvKind::Depthwise)
+        matches!(self, ConvKind::Blocked | ConvKind::Winograd | ConvKind::Depthwise)
     }
 
     /// Whether the output (and the residual) is NCHW16c (else NCHW).
@@ -172,10 +178,15 @@ impl ConvKind {
         !matches!(self, ConvKind::Plain | ConvKind::Transposed)
     }
 
+    /// The kernel that names how the weights are packed, of all that read them so: constants are the same where their bytes are.
+    pub fn packing(self) -> ConvKind {
+        if self == ConvKind::Winograd { ConvKind::Blocked } else { self }
+    }
+
     /// Names the layout of the packed weights, for artifacts; it changes whenever the bytes would.
     pub fn layout_tag(self) -> &'static str {
         match self {
-            ConvKind::Blocked => "nchw16c/oihw16i16o/1",
+            ConvKind::Blocked | ConvKind::Winograd => "nchw16c/oihw16i16o/1",
             ConvKind::First => "nchw16c/ohwi16o/1",
             ConvKind::Depthwise => "nchw16c/chw16c/1",
             ConvKind::Plain => "oihw/1",
@@ -206,6 +217,7 @@ impl ConvKind {
         }
         match self {
             ConvKind::Blocked => blocked::scratch_len(p),
+            ConvKind::Winograd => winograd::scratch_len(p, threads),
             ConvKind::Depthwise => Some(0),
             ConvKind::First => first::scratch_len(p)?.checked_mul(threads),
             ConvKind::Plain => plain::scratch_len(p)?.checked_mul(threads),
@@ -258,6 +270,7 @@ pub fn conv(
     let operands = Operands { x, w: packed, bias, residual };
     match kind {
         ConvKind::Blocked => blocked::run(threads, p, operands, y, scratch),
+        ConvKind::Winograd => winograd::run(threads, p, operands, y, scratch),
         ConvKind::First => first::run(threads, p, operands, y, scratch),
         ConvKind::Depthwise => depthwise::run(threads, p, operands, y),
         ConvKind::Plain => plain::run(threads, p, operands, y, scratch),

@@ -157,21 +157,27 @@ fn run(threads: &Threads, op: Binary, bc: &Broadcast, a: usize, b: usize, dst: &
         let mut at = range.start;
         while at < range.end {
             let (outer, column) = (at / row, at % row);
-            let count = (row - column).min(range.end - at).min(STRIP);
             let index = [outer / bc.dims[2] / bc.dims[1], outer / bc.dims[2] % bc.dims[1], outer % bc.dims[2], column];
             let offset = |s: [usize; 4]| (0..4).map(|d| index[d] * s[d]).sum::<usize>();
+            // Whole rows of one plane, or a part of one.
+            let whole = ((range.end - at) / row).min(bc.dims[2] - index[2]).min(STRIP / row);
+            let (rows, count) = match whole {
+                1.. if column == 0 => (whole, row),
+                _ => (1, (row - column).min(range.end - at).min(STRIP)),
+            };
             let piece = Piece {
                 op,
+                rows,
                 a: (a as *const f32).wrapping_add(offset(bc.a)),
                 b: (b as *const f32).wrapping_add(offset(bc.b)),
-                a_step: bc.a[3],
-                b_step: bc.b[3],
+                a_steps: [bc.a[2], bc.a[3]],
+                b_steps: [bc.b[2], bc.b[3]],
                 dst: out.as_ptr().wrapping_add(at),
                 len: count,
             };
             dispatch(threads.isa(), piece);
-            finish(threads.isa(), act, at, count, out);
-            at += count;
+            finish(threads.isa(), act, at, rows * count, out);
+            at += rows * count;
         }
     });
 }
@@ -183,13 +189,14 @@ fn finish(isa: Isa, act: Activation, start: usize, len: usize, out: SharedMut<'_
     }
 }
 
-/// A run of one row.
+/// Some rows, or a part of one. Steps lead from row to row and from value to value.
 struct Piece {
     op: Binary,
+    rows: usize,
     a: *const f32,
     b: *const f32,
-    a_step: usize,
-    b_step: usize,
+    a_steps: [usize; 2],
+    b_steps: [usize; 2],
     dst: *mut f32,
     len: usize,
 }
@@ -199,32 +206,36 @@ impl Kernel for Piece {
 
     #[inline(always)]
     unsafe fn run<V: V16>(self) {
-        // SAFETY: `run` made the piece from checked operands, every access is below `len`; `dispatch` checked the
-        // features.
-        unsafe {
-            if self.op == Binary::Pow && !(self.b_step == 0 && (*self.b == 2.0 || *self.b == 3.0)) {
-                return self.pow();
-            }
-            for i in (0..self.len).step_by(16) {
-                let width = self.len - i;
-                let a = operand::<V>(self.a, self.a_step, i, width);
-                let b = operand::<V>(self.b, self.b_step, i, width);
-                value::<V>(self.op, a, b).store_up_to(self.dst.add(i), width);
+        let ([a_row, a_step], [b_row, b_step]) = (self.a_steps, self.b_steps);
+        for row in 0..self.rows {
+            let (a, b) = (self.a.wrapping_add(row * a_row), self.b.wrapping_add(row * b_row));
+            let dst = self.dst.wrapping_add(row * self.len);
+            // SAFETY: `run` made the piece from checked operands, every access is below `len` in one of `rows`; `dispatch` checked the
+            // features.
+            unsafe {
+                if self.op == Binary::Pow && !(b_step == 0 && (*b == 2.0 || *b == 3.0)) {
+                    powers((a, a_step), (b, b_step), dst, self.len);
+                    continue;
+                }
+                for i in (0..self.len).step_by(16) {
+                    let width = self.len - i;
+                    let a = operand::<V>(a, a_step, i, width);
+                    let b = operand::<V>(b, b_step, i, width);
+                    value::<V>(self.op, a, b).store_up_to(dst.add(i), width);
+                }
             }
         }
     }
 }
 
-impl Piece {
-    /// Powers other than the constants 2 and 3.
-    ///
-    /// # Safety
-    /// The operands are valid.
-    unsafe fn pow(&self) {
-        for i in 0..self.len {
-            // SAFETY: i < len.
-            unsafe { *self.dst.add(i) = (*self.a.add(i * self.a_step)).powf(*self.b.add(i * self.b_step)) }
-        }
+/// Powers other than the constants 2 and 3, of operands with their steps.
+///
+/// # Safety
+/// The operands and `dst` are valid for `len` values.
+unsafe fn powers((a, a_step): (*const f32, usize), (b, b_step): (*const f32, usize), dst: *mut f32, len: usize) {
+    for i in 0..len {
+        // SAFETY: i < len.
+        unsafe { *dst.add(i) = (*a.add(i * a_step)).powf(*b.add(i * b_step)) }
     }
 }
 

@@ -9,7 +9,7 @@ mod gemv;
 mod pack;
 #[cfg(test)]
 mod tests;
-mod tile;
+pub(crate) mod tile;
 
 use super::activation::Activation;
 use super::isa::Isa;

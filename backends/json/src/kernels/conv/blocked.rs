@@ -155,6 +155,10 @@ struct At {
     /// First output block and number of blocks.
     out: usize,
     count: usize,
+    /// Blocks of this task behind those.
+    left: usize,
+    /// Rows of the band before this one.
+    before: usize,
     /// Input blocks to sum.
     ins: Range<usize>,
 }
@@ -186,8 +190,9 @@ impl Job<'_> {
         while out < outs.end {
             let count = out_blocks(self.isa, outs.end - out, plan.rows.width, stride).min(plan.at_once);
             let table = tiles(self.isa, count, stride);
-            for row in rows.clone() {
-                self.row(table, &At { outer, group: outer % plan.groups, row, out, count, ins: ins.clone() });
+            let (group, left) = (outer % plan.groups, outs.end - out - count);
+            for (before, row) in rows.clone().enumerate() {
+                self.row(table, &At { outer, group, row, out, count, left, before, ins: ins.clone() });
             }
             out += count;
         }
@@ -219,6 +224,7 @@ impl Job<'_> {
             w: self.o.w.as_ptr().wrapping_add(weight * BLOCK * BLOCK),
             w_out_block: plan.in_blocks * taps * BLOCK * BLOCK,
             w_block: taps * BLOCK * BLOCK,
+            ahead: 0,
             inside: false,
             column: 0,
             column_step: p.stride[1],
@@ -242,7 +248,11 @@ impl Job<'_> {
         let mut tile = self.first_tile(at);
         let x = tile.x;
         let y_row = (at.outer * plan.out_blocks + at.out) * tile.y_block + at.row * rows.width * BLOCK;
-        for (start, pixels) in cuts(width, table.len()) {
+        let before = at.before * width.div_ceil(table.len());
+        for (index, (start, pixels)) in cuts(width, table.len()).enumerate() {
+            // The first tiles fetch the weights of the next output blocks, one each.
+            let next = before + index;
+            tile.ahead = if next < at.count.min(at.left) { (at.count + next) * tile.w_out_block } else { 0 };
             tile.column = (start * p.stride[1]) as isize - p.pad[1] as isize;
             let reach = tile.column + ((pixels - 1) * p.stride[1] + (p.kw - 1) * p.dilation[1]) as isize;
             tile.inside = tile.column >= 0 && reach < rows.in_width as isize;

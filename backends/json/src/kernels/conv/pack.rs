@@ -4,7 +4,7 @@ use super::{ConvKind, ConvParams};
 use crate::kernels::layout::BLOCK;
 use crate::kernels::sizes::product;
 
-/// Blocks in and out of one group, for [`ConvKind::Blocked`], and the number of such groups.
+/// Blocks in and out of one group, for [`ConvKind::Blocked`] and [`ConvKind::Winograd`], and the number of such groups.
 pub(super) fn group_blocks(p: &ConvParams) -> (usize, usize, usize) {
     let groups = p.blocked_groups().unwrap_or(p.group);
     ((p.ic / groups).div_ceil(BLOCK), (p.oc / groups).div_ceil(BLOCK), groups)
@@ -13,7 +13,7 @@ pub(super) fn group_blocks(p: &ConvParams) -> (usize, usize, usize) {
 pub(super) fn len(kind: ConvKind, p: &ConvParams) -> Option<usize> {
     let out_blocks = p.oc.div_ceil(BLOCK);
     match kind {
-        ConvKind::Blocked => {
+        ConvKind::Blocked | ConvKind::Winograd => {
             let (ib, ob, groups) = group_blocks(p);
             product(&[groups, ob, ib, p.kh, p.kw, BLOCK, BLOCK])
         }
@@ -50,7 +50,7 @@ pub(super) fn pack(kind: ConvKind, p: &ConvParams, oihw: &[f32], out: &mut [f32]
                 }
             }
         }
-        ConvKind::Blocked => {
+        ConvKind::Blocked | ConvKind::Winograd => {
             // [group][ob][ib][tap][16 i][16 o]
             for (at, row) in out.chunks_exact_mut(BLOCK).enumerate() {
                 let lane_i = at % BLOCK;

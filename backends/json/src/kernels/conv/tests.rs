@@ -98,7 +98,8 @@ fn check(p: &ConvParams) {
         for &isa in Isa::available() {
             for count in [1, 2, 3] {
                 let threads = Threads::with_isa(count, isa);
-                for kind in [ConvKind::Blocked, ConvKind::First, ConvKind::Depthwise, ConvKind::Plain] {
+                let direct = [ConvKind::Blocked, ConvKind::First, ConvKind::Depthwise, ConvKind::Plain];
+                for kind in direct.into_iter().chain([ConvKind::Winograd]) {
                     if !kind.supports(p) {
                         continue;
                     }
@@ -176,12 +177,70 @@ fn against_f64_loops() {
         (1, 6, 9, 3, [6, 6], [3, 3], [1, 1], [1; 4], [1, 1]),
         (2, 8, 16, 8, [6, 7], [3, 3], [1, 1], [1; 4], [1, 1]),
         (1, 16, 17, 1, [30, 30], [1, 1], [1, 1], [0; 4], [1, 1]),
+        (3, 16, 16, 1, [17, 4], [3, 3], [1, 1], [1; 4], [1, 1]),
+        (1, 130, 20, 1, [13, 18], [3, 3], [1, 1], [2, 0, 0, 2], [1, 1]),
+        (1, 20, 40, 1, [61, 59], [3, 3], [1, 1], [1; 4], [1, 1]),
     ];
     for (i, case) in cases.iter().enumerate() {
         let act =
             [Activation::None, Activation::Relu, Activation::Clip { min: -0.5, max: 0.75 }, Activation::Sigmoid][i % 4];
         check(&params(*case, act));
         check(&params(*case, Activation::None));
+    }
+}
+
+fn image(channels: [usize; 2], size: usize) -> ConvParams {
+    params((1, channels[0], channels[1], 1, [size; 2], [3, 3], [1, 1], [1; 4], [1, 1]), Activation::None)
+}
+
+/// The mean square of the differences.
+fn error(got: &[f32], want: &[f64]) -> f64 {
+    got.iter().zip(want).map(|(got, want)| (f64::from(*got) - want).powi(2)).sum::<f64>() / want.len() as f64
+}
+
+#[test]
+fn fewer_multiplications_round_as_direct_sums_do() {
+    for (channels, size) in [([16, 16], 40), ([64, 32], 28), ([512, 16], 14)] {
+        let p = image(channels, size);
+        let (x, w) = (noise(p.ic * p.ih * p.iw, 5), noise(p.oc * p.ic * 9, 6));
+        let want = reference(&p, &x, &w, None, None);
+        for &isa in Isa::available() {
+            let threads = Threads::with_isa(1, isa);
+            let [direct, fewer] = [ConvKind::Blocked, ConvKind::Winograd]
+                .map(|kind| error(&run(&threads, kind, &p, &x, &w, None, None), &want).sqrt());
+            assert!(fewer != direct, "{p:?} {isa:?}: it pays here");
+            assert!(fewer <= 2.5 * direct, "{p:?} {isa:?}: {fewer} beside {direct}");
+        }
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_threads() {
+    for (channels, size) in [([32, 48], 14), ([40, 33], 40), ([16, 16], 100)] {
+        let p = image(channels, size);
+        let (x, w) = (noise(p.ic * p.ih * p.iw, 5), noise(p.oc * p.ic * 9, 6));
+        let of = |count| run(&Threads::new(count), ConvKind::Winograd, &p, &x, &w, None, None);
+        assert!(of(1) == of(2) && of(1) == of(3), "{p:?}");
+    }
+}
+
+/// A number that is not finite reaches the outputs that depend on it, and no others of its tile.
+#[test]
+fn what_is_not_finite_stays_where_it_is() {
+    let p = image([20, 20], 16);
+    let (x, w) = (noise(p.ic * p.ih * p.iw, 5), noise(p.oc * p.ic * 9, 6));
+    for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
+        for in_weights in [false, true] {
+            let (mut x, mut w) = (x.clone(), w.clone());
+            *(if in_weights { &mut w[100] } else { &mut x[700] }) = value;
+            for &isa in Isa::available() {
+                let threads = Threads::with_isa(1, isa);
+                let [direct, fewer] =
+                    [ConvKind::Blocked, ConvKind::Winograd].map(|kind| run(&threads, kind, &p, &x, &w, None, None));
+                let alike = direct.iter().zip(&fewer).all(|(a, b)| a == b || a.is_nan() && b.is_nan());
+                assert!(alike && direct.iter().any(|y| !(y.abs() < 1e9)), "{value} {isa:?}");
+            }
+        }
     }
 }
 

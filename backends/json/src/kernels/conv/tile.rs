@@ -26,6 +26,8 @@ pub(super) struct Tile {
     pub(super) w: *const f32,
     pub(super) w_out_block: usize,
     pub(super) w_block: usize,
+    /// From the weights that are multiplied to those that are fetched meanwhile, as they will be needed soon.
+    pub(super) ahead: usize,
     /// Input column under pixel 0 at tap column 0, column step of a pixel and of a tap, input width: the test which
     /// pixels are outside; unused if `inside`.
     pub(super) inside: bool,
@@ -85,6 +87,7 @@ unsafe fn tap<V: V16, const P: usize, const OB: usize, const S: usize, const L: 
     for i in 0..channels {
         // SAFETY: the caller vouches for the pointers; i < 16.
         unsafe {
+            V::prefetch(w.wrapping_add(t.ahead + i * BLOCK));
             let mut wv = [V::splat(0.0); OB];
             for o in 0..OB {
                 wv[o] = V::load(w.add(o * t.w_out_block + i * BLOCK));
@@ -136,6 +139,7 @@ unsafe fn tile<V: V16, const P: usize, const OB: usize, const S: usize>(t: &Tile
     // SAFETY: the caller vouches for features and pointers.
     unsafe {
         let mut acc = [[V::splat(0.0); OB]; P];
+        fetch::<V, P, OB>(t);
         for block in 0..t.blocks {
             let channels = if block + 1 == t.blocks { t.last_channels } else { BLOCK };
             let (xb, wb) = (t.x.wrapping_add(block * t.x_block), t.w.add(block * t.w_block));
@@ -153,6 +157,20 @@ unsafe fn tile<V: V16, const P: usize, const OB: usize, const S: usize>(t: &Tile
             }
         }
         finish(t, &acc);
+    }
+}
+
+/// Asks for the pixels that the end reads and writes.
+#[inline(always)]
+fn fetch<V: V16, const P: usize, const OB: usize>(t: &Tile) {
+    for o in 0..OB {
+        for p in 0..P {
+            let at = o * t.y_block + p * BLOCK;
+            V::prefetch(t.y.wrapping_add(at));
+            if !t.residual.is_null() {
+                V::prefetch(t.residual.wrapping_add(at));
+            }
+        }
     }
 }
 

@@ -9,24 +9,24 @@ use crate::kernels::simd::{Portable16, V16};
 
 /// One tile's work. Strides count f32 values.
 #[derive(Clone)]
-pub(super) struct Tile {
+pub(crate) struct Tile {
     /// Panel of A: [ceil(k / 16)][P][16].
-    pub(super) a: *const f32,
+    pub(crate) a: *const f32,
     /// Panel of B: [k][16], the next one `b_panel` further.
-    pub(super) b: *const f32,
-    pub(super) b_panel: usize,
-    pub(super) k: usize,
+    pub(crate) b: *const f32,
+    pub(crate) b_panel: usize,
+    pub(crate) k: usize,
     /// k cache lines that will be needed soon, fetched meanwhile.
-    pub(super) ahead: *const f32,
+    pub(crate) ahead: *const f32,
     /// P rows of OB * 16 values.
-    pub(super) out: *mut f32,
-    pub(super) out_row: usize,
+    pub(crate) out: *mut f32,
+    pub(crate) out_row: usize,
     /// Add to what `out` holds.
-    pub(super) add: bool,
+    pub(crate) add: bool,
 }
 
 /// A compiled tile.
-pub(super) type TileFn = unsafe fn(&Tile);
+pub(crate) type TileFn = unsafe fn(&Tile);
 
 /// Up to 16 steps of k: acc[p][o] += a[p][i] * b[o][i].
 ///
@@ -117,7 +117,7 @@ macro_rules! tiles {
 
 /// The tiles for products with `m` rows and the blocks of columns they take: entry P - 1 computes P rows.
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables, reason = "portable tiles are the same for all"))]
-pub(super) fn tiles(isa: Isa, m: usize) -> (&'static [TileFn], usize) {
+pub(crate) fn tiles(isa: Isa, m: usize) -> (&'static [TileFn], usize) {
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 if m <= 7 => (tiles!(avx512, 4, [1 2 3 4 5 6 7]), 4),
@@ -134,7 +134,7 @@ pub(super) fn tiles(isa: Isa, m: usize) -> (&'static [TileFn], usize) {
 }
 
 /// The tiles that take one block of columns, for the last columns; as many rows as [`tiles`] has.
-pub(super) fn one_block(isa: Isa) -> &'static [TileFn] {
+pub(crate) fn one_block(isa: Isa) -> &'static [TileFn] {
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => tiles!(avx512, 1, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),

@@ -1,0 +1,387 @@
+//! 3x3 convolution of stride 1 from NCHW16c to NCHW16c by fewer multiplications: F(4x4, 3x3) of S. Winograd, "Arithmetic Complexity of
+//! Computations" (1980), as A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks" (2015), nest it.
+//!
+//! 4x4 output pixels and the 6x6 input pixels under them are a tile. Tiles and filters become 36 numbers each ([`transform`]), which are
+//! multiplied one by one and summed over the channels: 36 matrix products of tiles by filters, with a quarter of the multiplications.
+//! The filters are transformed at every run, as transformed ones would be four times as many bytes.
+
+mod transform;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::pack::group_blocks;
+use super::{ConvParams, Operands, blocked};
+use crate::kernels::gemm::tile::{Tile, TileFn, one_block, tiles};
+use crate::kernels::isa::{Isa, dispatch};
+use crate::kernels::layout::BLOCK;
+use crate::kernels::parallel::{SharedMut, Threads, part};
+use crate::kernels::sizes::product;
+use transform::{Filters, Input, Output};
+
+/// Output pixels along a side of a tile.
+const SIDE: usize = 4;
+/// Numbers of a transformed tile, and of a transformed filter.
+const POINTS: usize = 36;
+/// Bytes of transformed tiles that are multiplied by all filters before the next ones are transformed: they stay in the third-level
+/// cache.
+const BAND: usize = 4 * 1024 * 1024;
+/// Most tiles of a band, whose sums stay in the second-level cache.
+const MOST_TILES: usize = 224;
+/// Input blocks whose filters are transformed together: those of two output blocks are 504 KiB.
+const DEPTH: usize = 7;
+/// Values between the ends of the numbers of one point and those of the next, so that they do not fall into the same sets of a cache.
+const GAP: usize = BLOCK;
+/// The most output blocks of a register tile.
+const MOST_AT_ONCE: usize = 2;
+
+/// Whether the kernel computes these parameters at all.
+pub(super) fn supports(p: &ConvParams) -> bool {
+    [p.kh, p.kw] == [3, 3] && p.stride == [1, 1] && p.dilation == [1, 1] && p.group == 1
+}
+
+/// Whether it takes less time than direct sums, by operations on vectors: those of a tile and those of a filter beside those of the sums.
+/// The numbers were measured on Zen 4.
+fn pays(p: &ConvParams) -> bool {
+    const TILE: f64 = 200.0;
+    const FILTER: f64 = 250.0;
+    let [(ic, in_blocks), (oc, out_blocks)] =
+        [p.ic, p.oc].map(|channels| (channels as f64, channels.div_ceil(BLOCK) as f64));
+    let products = ic * oc / BLOCK as f64;
+    let count = tile_count(p).map_or(0.0, |count| count as f64);
+    let own = count * (products * POINTS as f64 + TILE * (in_blocks + out_blocks)) + FILTER * products;
+    let direct = (p.n * p.oh * p.ow) as f64 * 9.0 * products;
+    own < 0.9 * direct
+}
+
+fn tile_count(p: &ConvParams) -> Option<usize> {
+    product(&[p.n, p.oh.div_ceil(SIDE), p.ow.div_ceil(SIDE)])
+}
+
+/// Tiles for each thread from which on threads take bands of their own, and transform all filters for them: fewer are shared, and each
+/// thread takes some filters.
+const MANY_TILES: usize = 48;
+
+/// How tiles and channels are cut.
+#[derive(Clone, Copy)]
+struct Plan {
+    tiles: usize,
+    /// Tiles of a band.
+    band: usize,
+    in_blocks: usize,
+    out_blocks: usize,
+    /// Whether all threads work on one band.
+    shares: bool,
+}
+
+impl Plan {
+    fn new(p: &ConvParams, threads: usize) -> Option<Plan> {
+        let (in_blocks, out_blocks, _) = group_blocks(p);
+        let bytes_each = product(&[POINTS, in_blocks.max(1), BLOCK, size_of::<f32>()])?;
+        let most = (BAND / bytes_each).clamp(BLOCK, MOST_TILES);
+        let tiles = tile_count(p)?;
+        let shares = threads > 1 && tiles / threads < MANY_TILES;
+        let bands = tiles.div_ceil(most).max(1);
+        let bands = if shares { bands } else { bands.checked_next_multiple_of(threads)? };
+        Some(Plan { tiles, band: tiles.div_ceil(bands), in_blocks, out_blocks, shares })
+    }
+
+    /// f32 values of the transformed tiles of a band, as if each were a panel.
+    fn inputs(&self) -> Option<usize> {
+        product(&[self.band, POINTS])?.checked_mul(product(&[self.in_blocks, BLOCK])?.checked_add(GAP)?)
+    }
+
+    /// f32 values of the filters that are transformed together.
+    fn filters(&self) -> usize {
+        POINTS * (MOST_AT_ONCE * self.in_blocks.min(DEPTH) * BLOCK * BLOCK + GAP)
+    }
+
+    /// f32 values of the sums of a band.
+    fn sums(&self) -> Option<usize> {
+        product(&[POINTS, self.band])?.checked_mul(MOST_AT_ONCE * BLOCK)?.checked_add(POINTS * GAP)
+    }
+
+    /// f32 values that each thread has of its own.
+    fn own(&self) -> Option<usize> {
+        self.filters().checked_add(self.sums()?)?.checked_add(if self.shares { 0 } else { self.inputs()? })
+    }
+
+    /// f32 values that all threads have.
+    fn shared(&self) -> Option<usize> {
+        if self.shares { self.inputs() } else { Some(0) }
+    }
+}
+
+/// f32 values of scratch on so many threads; `None` if they cannot be counted.
+pub(super) fn scratch_len(p: &ConvParams, threads: usize) -> Option<usize> {
+    if !pays(p) {
+        return blocked::scratch_len(p);
+    }
+    let plan = Plan::new(p, threads)?;
+    plan.shared()?.checked_add(plan.own()?.checked_mul(threads)?)
+}
+
+pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) {
+    let plan = Plan::new(p, threads.count()).filter(|_| pays(p));
+    let lens = plan.and_then(|plan| Some((plan, plan.shared()?, plan.own()?)));
+    let Some((plan, shared, each)) = lens else { return blocked::run(threads, p, o, y, scratch) };
+    let (shared, own) = scratch.split_at_mut(shared);
+    let is_finite = AtomicBool::new(true);
+    let (table, at_once) = tiles(threads.isa(), BLOCK);
+    let job = Job { p, plan, o, y: SharedMut::new(y), isa: threads.isa(), table, at_once, is_finite: &is_finite };
+    if plan.shares {
+        (0..plan.tiles)
+            .step_by(plan.band.max(1))
+            .for_each(|start| job.band(start).run_shared(threads, shared, own, each));
+    } else {
+        let bands = plan.tiles.div_ceil(plan.band.max(1));
+        let tasks = threads.count().min(bands);
+        let own = SharedMut::new(own);
+        threads.parallel_for(tasks, |task| {
+            // SAFETY: one part of the scratch for each task.
+            let own = unsafe { own.slice(task * each, each) };
+            part(bands, tasks, task).for_each(|band| job.band(band * plan.band).run(own));
+        });
+    }
+    // Where a number is not finite, the sums of its whole tile are not: which of them should be, direct sums tell.
+    if !is_finite.into_inner() {
+        blocked::run(threads, p, o, y, &mut []);
+    }
+}
+
+/// What does not change from band to band.
+struct Job<'a> {
+    p: &'a ConvParams,
+    plan: Plan,
+    o: Operands<'a>,
+    y: SharedMut<'a, f32>,
+    isa: Isa,
+    /// The register tiles: some input tiles by `at_once` output blocks.
+    table: &'static [TileFn],
+    at_once: usize,
+    is_finite: &'a AtomicBool,
+}
+
+/// Some tiles, which are multiplied by all filters.
+struct Band<'a> {
+    job: &'a Job<'a>,
+    tiles: Range<usize>,
+    panels: usize,
+}
+
+/// Tiles side by side, as many as the rows of a register tile.
+struct Panel {
+    /// Counted from the start of the band.
+    tiles: Range<usize>,
+    /// Where its numbers start in those of the band: [point][input block][tile][16].
+    start: usize,
+    /// From one point to the next.
+    point: usize,
+}
+
+/// Where the filters of some input and output blocks are: [point][output block][input channel][16].
+struct Step {
+    outs: Range<usize>,
+    ins: Range<usize>,
+    /// From one point to the next.
+    point: usize,
+}
+
+impl Job<'_> {
+    /// The tiles from `start` on.
+    fn band(&self, start: usize) -> Band<'_> {
+        let tiles = start..(start + self.plan.band).min(self.plan.tiles);
+        Band { job: self, panels: tiles.len().div_ceil(self.table.len()), tiles }
+    }
+}
+
+impl Band<'_> {
+    fn panel(&self, index: usize) -> Panel {
+        let tiles = part(self.tiles.len(), self.panels, index);
+        let channels = self.job.plan.in_blocks * BLOCK;
+        let start = POINTS * (tiles.start * channels + index * GAP);
+        Panel { start, point: tiles.len() * channels + GAP, tiles }
+    }
+
+    /// On this thread.
+    fn run(&self, own: &mut [f32]) {
+        let plan = &self.job.plan;
+        let (filters, rest) = own.split_at_mut(plan.filters());
+        let (sums, inputs) = rest.split_at_mut(plan.sums().unwrap_or(0));
+        let shared = SharedMut::new(inputs);
+        for at in 0..self.panels * plan.in_blocks {
+            self.transform(&self.panel(at / plan.in_blocks), at % plan.in_blocks, shared);
+        }
+        for unit in 0..plan.out_blocks.div_ceil(self.job.at_once) {
+            self.multiply(inputs, unit, filters, sums);
+        }
+    }
+
+    /// Shares out the tiles to be transformed, then the output blocks.
+    fn run_shared(&self, threads: &Threads, inputs: &mut [f32], own: &mut [f32], each: usize) {
+        let plan = &self.job.plan;
+        let total = self.panels * plan.in_blocks;
+        let parts = threads.count().min(total);
+        let shared = SharedMut::new(inputs);
+        threads.parallel_for(parts, |i| {
+            for at in part(total, parts, i) {
+                self.transform(&self.panel(at / plan.in_blocks), at % plan.in_blocks, shared);
+            }
+        });
+        let inputs: &[f32] = inputs;
+        let units = plan.out_blocks.div_ceil(self.job.at_once);
+        let tasks = threads.count().min(units);
+        let own = SharedMut::new(own);
+        threads.parallel_for(tasks, |task| {
+            // SAFETY: one part of the scratch for each task.
+            let (filters, sums) = unsafe { own.slice(task * each, each) }.split_at_mut(plan.filters());
+            part(units, tasks, task).for_each(|unit| self.multiply(inputs, unit, filters, sums));
+        });
+    }
+
+    /// The numbers of one input block of the tiles of a panel.
+    fn transform(&self, panel: &Panel, block: usize, inputs: SharedMut<'_, f32>) {
+        let (p, count) = (self.job.p, panel.tiles.len());
+        let grid = Grid::new(p);
+        for (row, tile) in panel.tiles.clone().enumerate() {
+            let (image, top, left) = grid.place(self.tiles.start + tile);
+            let plane = (image * self.job.plan.in_blocks + block) * p.ih * p.iw * BLOCK;
+            let start = panel.start + (block * count + row) * BLOCK;
+            let to = inputs.as_ptr().wrapping_add(start);
+            let from = &self.job.o.x[plane..][..p.ih * p.iw * BLOCK];
+            let corner = [top as isize - p.pad[0] as isize, left as isize - p.pad[1] as isize];
+            dispatch(self.job.isa, Input { x: from, size: [p.ih, p.iw], corner, to, point: panel.point });
+        }
+    }
+
+    /// All tiles by the output blocks of a unit, from transformed tiles to output pixels.
+    fn multiply(&self, inputs: &[f32], unit: usize, filters: &mut [f32], sums: &mut [f32]) {
+        let (plan, first) = (&self.job.plan, unit * self.job.at_once);
+        let outs = first..(first + self.job.at_once).min(plan.out_blocks);
+        let steps = plan.in_blocks.div_ceil(DEPTH);
+        let row = outs.len() * BLOCK;
+        let sums_point = self.tiles.len() * row + GAP;
+        for index in 0..steps {
+            let ins = part(plan.in_blocks, steps, index);
+            let step = Step { outs: outs.clone(), point: outs.len() * ins.len() * BLOCK * BLOCK + GAP, ins };
+            self.filters(&step, filters);
+            for point in 0..POINTS {
+                for index in 0..self.panels {
+                    let panel = self.panel(index);
+                    let sums = &mut sums[point * sums_point + panel.tiles.start * row..][..panel.tiles.len() * row];
+                    self.point(&step, &panel, [point, index], inputs, filters, sums);
+                }
+            }
+        }
+        self.store(&outs, sums, sums_point);
+    }
+
+    /// Transforms filters.
+    fn filters(&self, step: &Step, filters: &mut [f32]) {
+        let taps = self.job.p.kh * self.job.p.kw * BLOCK * BLOCK;
+        for (index, out) in step.outs.clone().enumerate() {
+            for (depth, block) in step.ins.clone().enumerate() {
+                let w = &self.job.o.w[(out * self.job.plan.in_blocks + block) * taps..][..taps];
+                let to = &mut filters[(index * step.ins.len() + depth) * BLOCK * BLOCK..];
+                assert!(to.len() >= (POINTS - 1) * step.point + BLOCK * BLOCK);
+                dispatch(self.job.isa, Filters { w, to, point: step.point });
+            }
+        }
+    }
+
+    /// The products of one point for the panel of that index.
+    fn point(
+        &self,
+        step: &Step,
+        panel: &Panel,
+        [point, index]: [usize; 2],
+        inputs: &[f32],
+        filters: &[f32],
+        sums: &mut [f32],
+    ) {
+        let (rows, blocks) = (panel.tiles.len(), step.outs.len());
+        let a = &inputs[panel.start + point * panel.point + step.ins.start * rows * BLOCK..];
+        let b = &filters[point * step.point..];
+        let b_panel = step.ins.len() * BLOCK * BLOCK;
+        let k = (self.job.p.ic - step.ins.start * BLOCK).min(step.ins.len() * BLOCK);
+        assert!(a.len() >= step.ins.len() * rows * BLOCK && b.len() >= blocks * b_panel);
+        let table = if blocks == self.job.at_once { self.job.table } else { one_block(self.job.isa) };
+        let tile = Tile {
+            a: a.as_ptr(),
+            b: b.as_ptr(),
+            b_panel,
+            k,
+            // The first panels fetch the filters of the next point.
+            ahead: b.as_ptr().wrapping_add(if index < blocks { step.point + index * b_panel } else { 0 }),
+            out: sums.as_mut_ptr(),
+            out_row: blocks * BLOCK,
+            add: step.ins.start > 0,
+        };
+        assert!(sums.len() >= rows * blocks * BLOCK);
+        // SAFETY: the table matches the CPU; the assertions cover `k` values of each row of A, of each panel of B, and the rows of
+        // the sums.
+        unsafe { table[rows - 1](&tile) };
+    }
+
+    /// Transforms sums into output pixels.
+    fn store(&self, outs: &Range<usize>, sums: &[f32], point: usize) {
+        let (job, p) = (self.job, self.job.p);
+        let grid = Grid::new(p);
+        let plane = p.oh * p.ow * BLOCK;
+        let mut is_finite = true;
+        for (row, tile) in self.tiles.clone().enumerate() {
+            let (image, top, left) = grid.place(tile);
+            for (index, out) in outs.clone().enumerate() {
+                let start = (image * job.plan.out_blocks + out) * plane;
+                let size = [SIDE.min(p.oh - top), SIDE.min(p.ow - left)];
+                let y = job.y.as_ptr().wrapping_add(start);
+                let output = Output {
+                    sums: &sums[(row * outs.len() + index) * BLOCK..],
+                    point,
+                    bias: job.o.bias.map(|bias| &bias[out * BLOCK..]),
+                    residual: job.o.residual.map(|residual| &residual[start..][..plane]),
+                    clamp: p.act.as_clamp().unwrap_or((f32::NEG_INFINITY, f32::INFINITY)),
+                    y,
+                    width: p.ow,
+                    corner: [top, left],
+                    size,
+                };
+                is_finite &= dispatch(job.isa, output);
+                if p.act.as_clamp().is_none() {
+                    self.activate([top, left], size, start);
+                }
+            }
+        }
+        if !is_finite {
+            job.is_finite.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// The activations that do not fit in registers, for the pixels of a tile in the output image that begins at `start`.
+    fn activate(&self, [top, left]: [usize; 2], [height, width]: [usize; 2], start: usize) {
+        for row in top..top + height {
+            let at = start + (row * self.job.p.ow + left) * BLOCK;
+            // SAFETY: the pixels of a tile's output block are written by one task.
+            let pixels = unsafe { self.job.y.slice(at, width * BLOCK) };
+            self.job.p.act.apply(self.job.isa, pixels);
+        }
+    }
+}
+
+/// The tiles of all images.
+struct Grid {
+    rows: usize,
+    columns: usize,
+}
+
+impl Grid {
+    fn new(p: &ConvParams) -> Grid {
+        Grid { rows: p.oh.div_ceil(SIDE), columns: p.ow.div_ceil(SIDE) }
+    }
+
+    /// The image of a tile, and the row and column of its first output pixel.
+    fn place(&self, tile: usize) -> (usize, usize, usize) {
+        let image = tile / (self.rows * self.columns);
+        (image, tile / self.columns % self.rows * SIDE, tile % self.columns * SIDE)
+    }
+}
