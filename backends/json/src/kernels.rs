@@ -9,6 +9,7 @@ mod attention;
 mod choose;
 mod conv;
 mod elementwise;
+mod exchange;
 mod gemm;
 mod grid_sample;
 pub mod integer;

@@ -1,9 +1,9 @@
 //! Scaled dot-product attention, some query rows at a time, so that the scores never leave the cache.
 
-use super::gemm::{FEW_ROWS, GemmParams, block_scratch_len, gemm_on_this_thread};
+use super::gemm::{BlockProduct, FEW_ROWS, GemmParams, block_scratch_len, gemm_on_this_thread, packed_b_len, panels};
 use super::isa::{Kernel, dispatch};
 use super::norm::Softmax;
-use super::parallel::{SharedMut, Threads};
+use super::parallel::{SharedMut, Threads, part};
 use super::simd::V16;
 use super::sizes::{product, reach};
 
@@ -74,6 +74,11 @@ impl AttentionParams {
     fn rows(&self) -> usize {
         (SCORES / self.kv_len.max(1)).clamp(16, 128).min(self.q_len)
     }
+
+    /// f32 values of the keys of a head as the product takes them, where several blocks of rows meet them.
+    fn packed_len(&self) -> Option<usize> {
+        if self.q_len > self.rows() { packed_b_len(self.head_dim, self.kv_len) } else { Some(0) }
+    }
 }
 
 /// Whether `len` values hold rows of `last` values with these strides by batch, head and row.
@@ -86,7 +91,7 @@ fn fits(len: usize, sizes: [usize; 3], strides: [usize; 3], last: usize) -> bool
 fn scratch_each(p: &AttentionParams) -> Option<usize> {
     let rows = p.rows();
     let products = block_scratch_len(rows, p.kv_len, p.head_dim)?.max(block_scratch_len(rows, p.v_dim, p.kv_len)?);
-    product(&[rows, p.kv_len])?.checked_add(products)
+    product(&[rows, p.kv_len])?.checked_add(products)?.checked_add(p.packed_len()?)
 }
 
 /// f32 values of scratch that [`attention`] needs on this many threads; `None` if they cannot be counted.
@@ -127,11 +132,20 @@ pub fn attention(
     threads.parallel_for(tasks, |task| {
         // SAFETY: one part of the scratch for each task.
         let scratch = unsafe { scratch.slice(task * each, each) };
-        // Interleaved: with a causal mask later blocks are longer.
-        for at in (task..total).step_by(tasks) {
+        let (packed, scratch) = scratch.split_at_mut(p.packed_len().unwrap_or(0));
+        let mut packed_head = None;
+        // Where keys are packed, neighbours share them; else interleaved, as with a causal mask later blocks are longer.
+        let (own, step) = if packed.is_empty() { (task..total, tasks) } else { (part(total, tasks, task), 1) };
+        for at in own.step_by(step) {
             let (block, head, batch) = (at % blocks, at / blocks % p.heads, at / blocks / p.heads);
             let first = block * rows;
             let kv_head = head / (p.heads / p.kv_heads);
+            if !packed.is_empty() && packed_head != Some((batch, kv_head)) {
+                let keys = &k[(batch * p.k[0] + kv_head * p.k[1])..];
+                // SAFETY: `check` made sure that the keys of each head are within the slice.
+                unsafe { panels(threads.isa(), keys.as_ptr(), [1, p.k[2]], 0..p.head_dim, 0..p.kv_len, packed) };
+                packed_head = Some((batch, kv_head));
+            }
             let at = |s: [usize; 3], head: usize, row: usize| batch * s[0] + head * s[1] + row * s[2];
             Rows {
                 p,
@@ -140,6 +154,7 @@ pub fn attention(
                 count: rows.min(p.q_len - first),
                 q: &q[at(p.q, head, first)..],
                 k: &k[at(p.k, kv_head, 0).min(k.len())..],
+                packed,
                 v: &v[at(p.v, kv_head, 0).min(v.len())..],
                 mask: mask.map(|m| &m[batch * p.mask[0] + head * p.mask[1] + first * p.mask[2]..]),
             }
@@ -177,6 +192,8 @@ struct Rows<'a> {
     count: usize,
     q: &'a [f32],
     k: &'a [f32],
+    /// The keys once more, as the product takes them; empty where they are not packed.
+    packed: &'a [f32],
     v: &'a [f32],
     mask: Option<&'a [f32]>,
 }
@@ -224,8 +241,15 @@ impl Rows<'_> {
             alpha: p.scale,
             ..GemmParams::dense(self.count, keys, p.head_dim)
         };
+        let packed = packed_b_len(p.head_dim, keys).map_or(&[][..], |len| &self.packed[..len.min(self.packed.len())]);
         // SAFETY: `scores` was split off to hold count x keys, contiguous.
-        unsafe { gemm_on_this_thread(isa, &product, self.q, self.k, scores.as_mut_ptr(), packing) };
+        unsafe {
+            if packed.is_empty() {
+                gemm_on_this_thread(isa, &product, self.q, self.k, scores.as_mut_ptr(), packing);
+            } else {
+                BlockProduct { isa, p: &product, a: self.q, packed }.run(scores.as_mut_ptr(), packing);
+            }
+        }
         for (i, row) in scores.chunks_exact_mut(keys.max(1)).enumerate() {
             let (row, hidden) = row.split_at_mut(self.visible(i).min(keys));
             hidden.fill(0.0);

@@ -17,6 +17,7 @@ use super::parallel::{SharedMut, Threads, grid, part};
 use super::sizes::reach;
 use block::Source;
 pub(crate) use block::scratch_len as block_scratch_len;
+pub(crate) use pack::panels;
 pub use pack::{pack_b, packed_b_len};
 
 /// Names the layout of [`pack_b`]: [ceil(N / 16)][K][16], columns past N zero.

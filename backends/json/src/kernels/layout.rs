@@ -1,6 +1,8 @@
 //! NCHW to NCHW16c and back. NCHW16c is [N][ceil(C / 16)][H][W][16].
 
 use super::activation::parts_of;
+use super::exchange::Exchange;
+use super::isa::dispatch;
 use super::parallel::{SharedMut, Threads, part};
 use super::sizes::product;
 
@@ -27,16 +29,13 @@ pub fn to_blocked(threads: &Threads, n: usize, c: usize, hw: usize, nchw: &[f32]
     each_strip(threads, n, c, hw, |image, block, start, pixels| {
         // SAFETY: strips are disjoint.
         let out = unsafe { dst.slice(((image * c.div_ceil(BLOCK) + block) * hw + start) * BLOCK, pixels * BLOCK) };
-        for lane in 0..BLOCK {
-            let channel = block * BLOCK + lane;
-            let out = out.chunks_exact_mut(BLOCK);
-            if channel < c {
-                let row = &nchw[(image * c + channel) * hw + start..][..pixels];
-                out.zip(row).for_each(|(px, v)| px[lane] = *v);
-            } else {
-                out.for_each(|px| px[lane] = 0.0);
-            }
+        let rows = BLOCK.min(c - block * BLOCK);
+        if rows < BLOCK {
+            out.fill(0.0);
         }
+        let from = &nchw[(image * c + block * BLOCK) * hw + start..][..(rows - 1) * hw + pixels];
+        let (from, to) = (from.as_ptr(), out.as_mut_ptr());
+        dispatch(threads.isa(), Exchange { from, from_row: hw, rows, columns: pixels, to, to_row: BLOCK });
     });
 }
 
@@ -50,11 +49,12 @@ pub fn from_blocked(threads: &Threads, n: usize, c: usize, hw: usize, blocked: &
     let dst = SharedMut::new(out);
     each_strip(threads, n, c, hw, |image, block, start, pixels| {
         let from = &blocked[((image * c.div_ceil(BLOCK) + block) * hw + start) * BLOCK..][..pixels * BLOCK];
-        for lane in 0..BLOCK.min(c - block * BLOCK) {
-            // SAFETY: strips are disjoint.
-            let row = unsafe { dst.slice((image * c + block * BLOCK + lane) * hw + start, pixels) };
-            row.iter_mut().zip(from.chunks_exact(BLOCK)).for_each(|(v, px)| *v = px[lane]);
-        }
+        let columns = BLOCK.min(c - block * BLOCK);
+        let first = (image * c + block * BLOCK) * hw + start;
+        assert!(first + (columns - 1) * hw + pixels <= n * c * hw);
+        // Strips are disjoint.
+        let (from, to) = (from.as_ptr(), dst.as_ptr().wrapping_add(first));
+        dispatch(threads.isa(), Exchange { from, from_row: BLOCK, rows: pixels, columns, to, to_row: hw });
     });
 }
 

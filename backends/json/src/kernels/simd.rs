@@ -71,6 +71,25 @@ pub(crate) trait V16: Copy {
         // SAFETY: the caller vouches for `n` writable values.
         unsafe { if n >= 16 { self.store(p) } else { self.store_part(p, n) } }
     }
+    /// Value `j` of vector `i` becomes value `i` of vector `j`.
+    #[inline(always)]
+    fn exchange(rows: [Self; 16]) -> [Self; 16] {
+        let mut lanes = [[0.0; 16]; 16];
+        for (row, lanes) in rows.into_iter().zip(&mut lanes) {
+            *lanes = row.lanes();
+        }
+        let mut columns = rows;
+        for (i, column) in columns.iter_mut().enumerate() {
+            let mut values = [0.0; 16];
+            for (value, row) in values.iter_mut().zip(&lanes) {
+                *value = row[i];
+            }
+            // SAFETY: there is a value of this type, so the features are there.
+            *column = unsafe { Self::load(values.as_ptr()) };
+        }
+        columns
+    }
+
     /// Asks for the cache line at `p`, which need not be valid.
     #[inline(always)]
     fn prefetch(_p: *const f32) {}
@@ -286,6 +305,26 @@ impl V16 for Avx2x16 {
             _mm256_storeu_ps(p.add(8), self.1);
         }
     }
+    #[inline(always)]
+    fn exchange(rows: [Self; 16]) -> [Self; 16] {
+        let mut columns = rows;
+        for (at, from, upper) in [(0, 0, false), (0, 8, false), (8, 0, true), (8, 8, true)] {
+            let mut square = [rows[0].0; 8];
+            for (i, value) in square.iter_mut().enumerate() {
+                *value = if upper { rows[from + i].1 } else { rows[from + i].0 };
+            }
+            // SAFETY: a value of this type exists only where AVX2 is enabled.
+            let square = unsafe { exchange_eight(square) };
+            for (i, value) in square.into_iter().enumerate() {
+                if from == 0 {
+                    columns[at + i].0 = value;
+                } else {
+                    columns[at + i].1 = value;
+                }
+            }
+        }
+        columns
+    }
     halves!(fma(x, b, c) = _mm256_fmadd_ps(x, b, c));
     halves!(add(x, b) = _mm256_add_ps(x, b));
     halves!(sub(x, b) = _mm256_sub_ps(x, b));
@@ -346,6 +385,34 @@ impl V16 for Avx2x16 {
     }
 }
 
+/// Rows become columns, 8 by 8.
+///
+/// # Safety
+/// The CPU has AVX.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn exchange_eight(rows: [__m256; 8]) -> [__m256; 8] {
+    // SAFETY: the caller vouches for AVX.
+    unsafe {
+        let mut fours = rows;
+        for i in [0, 4] {
+            let (low, high) = (_mm256_unpacklo_ps(rows[i], rows[i + 1]), _mm256_unpackhi_ps(rows[i], rows[i + 1]));
+            let (low_next, high_next) =
+                (_mm256_unpacklo_ps(rows[i + 2], rows[i + 3]), _mm256_unpackhi_ps(rows[i + 2], rows[i + 3]));
+            fours[i] = _mm256_shuffle_ps::<0x44>(low, low_next);
+            fours[i + 1] = _mm256_shuffle_ps::<0xee>(low, low_next);
+            fours[i + 2] = _mm256_shuffle_ps::<0x44>(high, high_next);
+            fours[i + 3] = _mm256_shuffle_ps::<0xee>(high, high_next);
+        }
+        let mut columns = rows;
+        for i in 0..4 {
+            columns[i] = _mm256_permute2f128_ps::<0x20>(fours[i], fours[i + 4]);
+            columns[i + 4] = _mm256_permute2f128_ps::<0x31>(fours[i], fours[i + 4]);
+        }
+        columns
+    }
+}
+
 /// Writes one method of the AVX-512 vector.
 #[cfg(target_arch = "x86_64")]
 macro_rules! whole {
@@ -388,6 +455,38 @@ impl V16 for Avx512x16 {
     unsafe fn store(self, p: *mut f32) {
         // SAFETY: the caller vouches for 16 writable f32.
         unsafe { _mm512_storeu_ps(p, self.0) }
+    }
+    #[inline(always)]
+    fn exchange(rows: [Self; 16]) -> [Self; 16] {
+        // Each step exchanges squares in squares of twice their side.
+        // SAFETY: a value of this type exists only where AVX-512 is enabled.
+        unsafe {
+            let mut pairs = rows;
+            for i in (0..16).step_by(2) {
+                pairs[i] = Avx512x16(_mm512_unpacklo_ps(rows[i].0, rows[i + 1].0));
+                pairs[i + 1] = Avx512x16(_mm512_unpackhi_ps(rows[i].0, rows[i + 1].0));
+            }
+            // Vector 4 i + j has values j, j + 4, j + 8 and j + 12 of rows 4 i to 4 i + 3.
+            let mut fours = rows;
+            for i in (0..16).step_by(4) {
+                let (a, b, c, d) = (pairs[i].0, pairs[i + 1].0, pairs[i + 2].0, pairs[i + 3].0);
+                fours[i] = Avx512x16(_mm512_shuffle_ps::<0x44>(a, c));
+                fours[i + 1] = Avx512x16(_mm512_shuffle_ps::<0xee>(a, c));
+                fours[i + 2] = Avx512x16(_mm512_shuffle_ps::<0x44>(b, d));
+                fours[i + 3] = Avx512x16(_mm512_shuffle_ps::<0xee>(b, d));
+            }
+            let mut columns = rows;
+            for j in 0..4 {
+                let (a, b, c, d) = (fours[j].0, fours[j + 4].0, fours[j + 8].0, fours[j + 12].0);
+                let (low_even, low_odd) = (_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+                let (high_even, high_odd) = (_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xdd>(c, d));
+                columns[j] = Avx512x16(_mm512_shuffle_f32x4::<0x88>(low_even, high_even));
+                columns[j + 8] = Avx512x16(_mm512_shuffle_f32x4::<0xdd>(low_even, high_even));
+                columns[j + 4] = Avx512x16(_mm512_shuffle_f32x4::<0x88>(low_odd, high_odd));
+                columns[j + 12] = Avx512x16(_mm512_shuffle_f32x4::<0xdd>(low_odd, high_odd));
+            }
+            columns
+        }
     }
     whole!(fma(x, b, c) = _mm512_fmadd_ps(x, b, c));
     whole!(add(x, b) = _mm512_add_ps(x, b));

@@ -1,6 +1,7 @@
 //! Moving values: permutation of dimensions, and copies between strided places.
 
 use super::activation::parts_of;
+use super::exchange::Exchange;
 use super::isa::{Kernel, dispatch};
 use super::parallel::{SharedMut, Threads, part};
 use super::simd::V16;
@@ -148,7 +149,7 @@ fn exchange<T: Copy + Send + Sync>(threads: &Threads, walk: &Walk, x: &[T], y: &
     let strips = rows.div_ceil(TILE);
     let outer = y.len() / rows / columns;
     let parts = parts_of(threads, y.len()).min(outer * strips);
-    let out = SharedMut::new(y);
+    let (isa, out) = (threads.isa(), SharedMut::new(y));
     threads.parallel_for(parts, |i| {
         for at in part(outer * strips, parts, i) {
             let (strip, mut rest) = (at % strips, at / strips);
@@ -160,6 +161,16 @@ fn exchange<T: Copy + Send + Sync>(threads: &Threads, walk: &Walk, x: &[T], y: &
             }
             let first = strip * TILE;
             let count = TILE.min(rows - first);
+            if size_of::<T>() == size_of::<f32>() {
+                let source = from + first;
+                assert!(source + count + (columns - 1) * walk.strides[inner] <= x.len());
+                // Every coordinate of the target is within its dimension; each task has its own outer index and strip of rows.
+                let (from, to) =
+                    (x[source..].as_ptr().cast(), out.as_ptr().wrapping_add(to + first * row_stride).cast());
+                let from_row = walk.strides[inner];
+                dispatch(isa, Exchange { from, from_row, rows: columns, columns: count, to, to_row: row_stride });
+                continue;
+            }
             for j0 in (0..columns).step_by(TILE) {
                 for i in first..first + count {
                     for j in j0..(j0 + TILE).min(columns) {

@@ -98,7 +98,7 @@ impl Block<'_> {
             match self.b {
                 Source::Packed(b) => (b.add(ns.start * p.k + ks.start * BLOCK), p.k * BLOCK),
                 Source::Strided(b, strides) => {
-                    pack::panels(b, strides, ks.clone(), ns.clone(), b_space);
+                    pack::panels(self.isa, b, strides, ks.clone(), ns.clone(), b_space);
                     (b_space.as_ptr(), ks.len() * BLOCK)
                 }
             }

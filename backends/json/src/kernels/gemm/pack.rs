@@ -1,5 +1,7 @@
 //! Packing of A into panels [K / 16][P rows][16] and of B into panels [K][16 columns].
 
+use crate::kernels::exchange::Exchange;
+use crate::kernels::isa::{Isa, dispatch};
 use crate::kernels::layout::BLOCK;
 use crate::kernels::sizes::{product, reach};
 
@@ -16,14 +18,15 @@ pub fn pack_b(k: usize, n: usize, b: &[f32], strides: [usize; 2], out: &mut [f32
     assert_eq!(Some(out.len()), packed_b_len(k, n));
     assert!(reach(&[k, n], &strides).is_some_and(|len| b.len() >= len));
     // SAFETY: the length check above covers every element the strides reach.
-    unsafe { panels(b.as_ptr(), strides, 0..k, 0..n, out) };
+    unsafe { panels(Isa::detect(), b.as_ptr(), strides, 0..k, 0..n, out) };
 }
 
 /// Packs rows `ks` and columns `ns` of B into panels of 16 columns, each [rows][16].
 ///
 /// # Safety
 /// `b` is readable wherever the strides lead for these rows and columns.
-pub(super) unsafe fn panels(
+pub(crate) unsafe fn panels(
+    isa: Isa,
     b: *const f32,
     [row, column]: [usize; 2],
     ks: std::ops::Range<usize>,
@@ -47,7 +50,13 @@ pub(super) unsafe fn panels(
         if width < BLOCK {
             out.fill(0.0);
         }
-        // Four rows of the source at a time would need shuffles; blocks of 16 x 16 keep both sides in cache.
+        if row == 1 {
+            // The columns that there are, each contiguous; `out` holds k rows of 16.
+            let to = out.as_mut_ptr();
+            dispatch(isa, Exchange { from, from_row: column, rows: width, columns: k, to, to_row: BLOCK });
+            continue;
+        }
+        // Blocks of 16 x 16 keep both sides in cache.
         for k0 in (0..k).step_by(BLOCK) {
             let k1 = (k0 + BLOCK).min(k);
             for j in 0..width {

@@ -1,0 +1,70 @@
+//! Rows become columns, 16 by 16 values in registers.
+
+use super::isa::Kernel;
+use super::simd::V16;
+
+/// Values of 4 bytes side by side in each row, whatever they are: moving a vector changes no bit of it.
+const SIDE: usize = 16;
+
+/// `to[column * to_row + row] = from[row * from_row + column]`.
+pub(crate) struct Exchange {
+    pub(crate) from: *const f32,
+    pub(crate) from_row: usize,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) to: *mut f32,
+    pub(crate) to_row: usize,
+}
+
+impl Kernel for Exchange {
+    type Out = ();
+
+    /// # Safety
+    /// As [`Kernel::run`]; the rows are readable, and what they become is writable.
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        for column in (0..self.columns).step_by(SIDE) {
+            let columns = SIDE.min(self.columns - column);
+            for row in (0..self.rows).step_by(SIDE) {
+                let rows = SIDE.min(self.rows - row);
+                // SAFETY: the caller vouches for rows and columns; these are some of them.
+                unsafe {
+                    let from = self.from.add(row * self.from_row + column);
+                    let mut square = [V::splat(0.0); SIDE];
+                    for (i, value) in square.iter_mut().enumerate().take(rows) {
+                        *value = V::load_up_to(from.add(i * self.from_row), columns);
+                    }
+                    let to = self.to.add(column * self.to_row + row);
+                    for (i, value) in V::exchange(square).into_iter().enumerate().take(columns) {
+                        value.store_up_to(to.add(i * self.to_row), rows);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::isa::{Isa, dispatch};
+
+    #[test]
+    fn every_value_goes_to_its_place() {
+        for (rows, columns) in [(16, 16), (1, 40), (40, 1), (17, 33), (5, 7), (32, 16)] {
+            // Bits that are no number among them.
+            let bits = |i: usize| 0x7f80_0000 + i as u32;
+            let from: Vec<f32> = (0..rows * (columns + 3)).map(|i| f32::from_bits(bits(i))).collect();
+            for &isa in Isa::available() {
+                let mut to = vec![0.0f32; columns * (rows + 2)];
+                let (x, y) = (from.as_ptr(), to.as_mut_ptr());
+                dispatch(isa, Exchange { from: x, from_row: columns + 3, rows, columns, to: y, to_row: rows + 2 });
+                for (at, value) in to.iter().enumerate() {
+                    let (column, row) = (at / (rows + 2), at % (rows + 2));
+                    let want = if row < rows { bits(row * (columns + 3) + column) } else { 0 };
+                    assert_eq!(value.to_bits(), want, "{isa:?} {rows} x {columns}: {row}, {column}");
+                }
+            }
+        }
+    }
+}
