@@ -164,13 +164,29 @@ impl Search<'_, '_> {
         *scale *= factor;
         let (_, step) = self.producer(value)?;
         let source = step.input(0)?;
-        if transposes(step, &[0, 2, 3, 1]) {
+        if let Some(matrices) = self.turned(value) {
+            self.heads(matrices, scale)
+        } else if transposes(step, &[0, 2, 3, 1]) {
             self.rows(source, scale)
         } else if transposes(step, &[0, 1, 3, 2]) {
             self.heads(source, scale)
         } else {
             None
         }
+    }
+
+    /// The `[batch, head, row, column]` of which `value` is `[batch, head, column, row]`, by way of a list of matrices, as PyTorch's newer
+    /// exporter writes it.
+    fn turned(&self, value: usize) -> Option<usize> {
+        let view_of = |value: usize| self.producer(value).filter(|(_, step)| step.op == Op::View)?.1.input(0);
+        let (_, transpose) = self.producer(view_of(value)?).filter(|(_, step)| transposes(step, &[0, 2, 1]))?;
+        let list = transpose.input(0)?;
+        let source = view_of(list)?;
+        let ([a, b, rows, columns], [_, r, c]) = (self.graph.shape(source), self.graph.shape(list)) else {
+            return None;
+        };
+        let expected = [a, b, columns, rows].map(Dim::clone);
+        ([r, c] == [rows, columns] && self.graph.shape(value) == expected).then_some(source)
     }
 
     /// The value without a factor that only this use of it has.

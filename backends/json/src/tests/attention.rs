@@ -70,6 +70,33 @@ fn heads_in_rows_are_read_where_they_are() {
     }
 }
 
+/// Keys become a list of matrices, which are transposed, and heads again; both factors are roots of the scale.
+#[test]
+fn keys_that_are_turned_as_a_list_of_matrices_are_read_through() {
+    let (batch, heads, rows, keys, size) = (2, 3, 5, 7, 8);
+    // The second list has other matrices: its keys are cut into heads otherwise than they came.
+    for (list, fused) in [([batch * heads, keys, size], true), ([heads, batch * keys, size], false)] {
+        let mut net = empty();
+        let q = net.input([batch, heads, rows, size]);
+        let [k, v] = [(); 2].map(|()| net.input([batch, heads, keys, size]));
+        let matrices = net.ints(&list.map(|size| size as i64));
+        let matrices = net.node("Reshape", &[k, matrices], list, &[]);
+        let perm = [("perm", Attribute::Ints(vec![0, 2, 1]))];
+        let turned = net.node("Transpose", &[matrices], [list[0], list[2], list[1]], &perm);
+        let apart = net.ints(&[batch, heads, size, keys].map(|size| size as i64));
+        let k = net.node("Reshape", &[turned, apart], [batch, heads, size, keys], &[]);
+        let root = net.number(0.6);
+        let q = net.node("Mul", &[q, root], [batch, heads, rows, size], &[]);
+        let k = net.node("Mul", &[k, root], [batch, heads, size, keys], &[]);
+        let scores = net.node("MatMul", &[q, k], [batch, heads, rows, keys], &[]);
+        let softmax = net.node("Softmax", &[scores], [batch, heads, rows, keys], "axis=-1");
+        let y = net.node("MatMul", &[softmax, v], [batch, heads, rows, size], &[]);
+        net.output(y);
+        assert_eq!(calls(&net) == ["attention"], fused, "{:?}", calls(&net));
+        check(&net, &[]);
+    }
+}
+
 #[test]
 fn transpositions_around_the_node_are_read_through() {
     let (batch, rows, heads, size) = (2, 5, 3, 8);

@@ -50,7 +50,7 @@ fn pays(p: &ConvParams) -> bool {
     let products = ic * oc / BLOCK as f64;
     let count = tile_count(p).map_or(0.0, |count| count as f64);
     let own = count * (products * POINTS as f64 + TILE * (in_blocks + out_blocks)) + FILTER * products;
-    let direct = (p.n * p.oh * p.ow) as f64 * 9.0 * products;
+    let direct = [p.n, p.oh, p.ow].map(|size| size as f64).iter().product::<f64>() * 9.0 * products;
     own < 0.9 * direct
 }
 
@@ -247,6 +247,7 @@ impl Band<'_> {
             let (image, top, left) = grid.place(self.tiles.start + tile);
             let plane = (image * self.job.plan.in_blocks + block) * p.ih * p.iw * BLOCK;
             let start = panel.start + (block * count + row) * BLOCK;
+            // Among the numbers of the band, of which there are as many as `Plan::inputs` says.
             let to = inputs.as_ptr().wrapping_add(start);
             let from = &self.job.o.x[plane..][..p.ih * p.iw * BLOCK];
             let corner = [top as isize - p.pad[0] as isize, left as isize - p.pad[1] as isize];
