@@ -1,6 +1,7 @@
 """Writes models as PyTorch's two exporters write them, at the sizes they are published with, with seeded weights.
 
-    python -m venv torch && torch/bin/pip install torch torchvision onnx onnxscript
+    python -m venv torch
+    torch/bin/pip install torch==2.15.0 torchvision==0.29.2 onnx==1.23.2 onnxscript==0.7.2
     torch/bin/python tests/bench/exporters.py DATA [--only vit_b_16 ...]
 
 Makes DATA/exporters/NAME_script and NAME_dynamo, each a model.onnx and an inputs.npz, for `compare.py`.
@@ -235,7 +236,7 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, Example]]] = {
 
 
 def settle(model: nn.Module) -> None:
-    """Gives normalisations and layers' scales what training might: numbers of which none is 0 or 1."""
+    """Gives the statistics of normalisations and the scales of layers what training might."""
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
             nn.init.uniform_(module.running_mean, -0.1, 0.1)

@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--precision", choices=["f32", "bf16", "f16"], help="of the sums; OpenVINO's own choice where it is not given")
     arguments = parser.parse_args()
     with np.load(arguments.inputs) as archive:
-        inputs = {name: np.ascontiguousarray(archive[name]) for name in archive}
+        inputs = {name: np.require(archive[name], requirements="C") for name in archive}
     start = time.perf_counter()
     model = compiled(arguments.model, arguments.threads, arguments.precision)
     load_ms = (time.perf_counter() - start) * 1e3

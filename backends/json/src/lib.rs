@@ -43,7 +43,7 @@ impl Backend for Json {
                 OptionSpec::bool(
                     "winograd",
                     true,
-                    "Whether 3x3 convolutions may be computed by fewer multiplications (Winograd), which rounds otherwise",
+                    "Whether 3x3 convolutions may be computed by fewer multiplications (Winograd), which rounds differently",
                 ),
             ],
             operators: operators::operators(),

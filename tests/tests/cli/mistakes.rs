@@ -211,9 +211,10 @@ fn artifacts(folder: &Folder) {
     let whole = places::read(&folder.path().join("model.byoc"));
     folder.write("cut.byoc", &whole[..whole.len() - 100]);
     let mut bytes = whole.clone();
-    // In the last section, which is one of code or of a constant.
-    let last = bytes.len() - 1;
-    bytes[last] ^= 1;
+    // In the section of code, which begins so.
+    let start = b"{\"version\":";
+    let code = whole.windows(start.len()).position(|window| window == start).expect("code");
+    bytes[code + 1] ^= 1;
     folder.write("flipped.byoc", bytes);
     let mut newer = Repacked::read(&whole);
     let mut graph = newer.graph();

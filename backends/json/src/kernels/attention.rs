@@ -134,8 +134,8 @@ pub fn attention(
         let scratch = unsafe { scratch.slice(task * each, each) };
         let (packed, scratch) = scratch.split_at_mut(p.packed_len().unwrap_or(0));
         let mut packed_head = None;
-        // Where keys are packed, neighbours share them; else interleaved, as with a causal mask later blocks are longer.
-        let (own, step) = if packed.is_empty() { (task..total, tasks) } else { (part(total, tasks, task), 1) };
+        // Where keys are packed, neighbours share them; with a causal mask later blocks are longer, so that they are interleaved.
+        let (own, step) = if p.causal { (task..total, tasks) } else { (part(total, tasks, task), 1) };
         for at in own.step_by(step) {
             let (block, head, batch) = (at % blocks, at / blocks % p.heads, at / blocks / p.heads);
             let first = block * rows;
@@ -363,6 +363,8 @@ mod tests {
             (2, 2, 1, 3, 40, 20, true),
             (1, 2, 1, 130, 150, 64, false),
             (1, 1, 1, 40, 5000, 8, true),
+            (2, 4, 2, 130, 150, 24, true),
+            (2, 4, 2, 130, 150, 24, false),
         ] {
             // Heads side by side in a row, as a projection leaves them.
             let side = |len: usize, heads: usize| [len * heads * dim, dim, heads * dim];

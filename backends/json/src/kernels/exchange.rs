@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn every_value_goes_to_its_place() {
         for (rows, columns) in [(16, 16), (1, 40), (40, 1), (17, 33), (5, 7), (32, 16)] {
-            // Bits that are no number among them.
+            // Some of these bits are not a number.
             let bits = |i: usize| 0x7f80_0000 + i as u32;
             let from: Vec<f32> = (0..rows * (columns + 3)).map(|i| f32::from_bits(bits(i))).collect();
             for &isa in Isa::available() {

@@ -161,7 +161,7 @@ fn exchange<T: Copy + Send + Sync>(threads: &Threads, walk: &Walk, x: &[T], y: &
             }
             let first = strip * TILE;
             let count = TILE.min(rows - first);
-            if size_of::<T>() == size_of::<f32>() {
+            if size_of::<T>() == size_of::<f32>() && align_of::<T>() == align_of::<f32>() {
                 let source = from + first;
                 assert!(source + count + (columns - 1) * walk.strides[inner] <= x.len());
                 // Every coordinate of the target is within its dimension; each task has its own outer index and strip of rows.
@@ -335,6 +335,7 @@ unsafe fn each<const E: usize>(n: usize, from: *const u8, s: isize, to: *mut u8,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::isa::Isa;
 
     #[test]
     fn permutations() {
@@ -355,9 +356,16 @@ mod tests {
             (&[2, 9000], &[1, 0]),
         ] {
             let len: usize = shape.iter().product();
-            let x: Vec<u32> = (0..len as u32).collect();
+            let places: Vec<u32> = (0..len as u32).collect();
             let mut y = vec![0; len];
-            transpose(&Threads::new(2), shape, perm, &x, &mut y);
+            for &isa in Isa::available() {
+                y.fill(u32::MAX);
+                transpose(&Threads::with_isa(2, isa), shape, perm, &places, &mut y);
+                let bytes: Vec<u8> = places.iter().map(|&place| place as u8).collect();
+                let mut moved = vec![0; len];
+                transpose(&Threads::with_isa(2, isa), shape, perm, &bytes, &mut moved);
+                assert!(moved.iter().zip(&y).all(|(byte, place)| *byte == *place as u8), "{shape:?} {perm:?}");
+            }
             for (at, got) in y.iter().enumerate() {
                 let (mut rest, mut index) = (at, vec![0; shape.len()]);
                 for i in (0..perm.len()).rev() {

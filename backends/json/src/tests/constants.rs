@@ -53,6 +53,26 @@ fn a_shared_weight_is_packed_once_if_all_agree() {
     }
 }
 
+/// Two ways to compute read one weight, which is stored once; the option decides which kernel the code names.
+#[test]
+fn a_weight_of_two_kinds_of_convolution_is_stored_once() {
+    let mut net = empty();
+    let x = net.input([1, 16, 16, 16]);
+    let w = net.weight([16, 16, 3, 3]);
+    let y = net.node("Conv", &[x, w], [1, 16, 16, 16], "pads=[1,1,1,1]");
+    let y = net.node("Conv", &[y, w], [1, 16, 8, 8], "pads=[1,1,1,1] strides=[2,2]");
+    net.output(y);
+    for (settings, expected) in [(&[][..], "winograd"), (&[("winograd", "false")], "blocked")] {
+        let compiled = compile(&net, settings);
+        let code: serde_json::Value = serde_json::from_slice(&compiled.code).expect("JSON");
+        let kinds = code["steps"].as_array().expect("steps").iter().filter_map(|step| step["kind"].as_str());
+        assert_eq!(kinds.collect::<Vec<_>>(), [expected, "blocked"]);
+        assert_eq!(compiled.claims.words(), ["packed"]);
+        assert_eq!(code["constants"].as_array().map(Vec::len), Some(1));
+    }
+    check(&net, &[]);
+}
+
 #[test]
 fn padding_that_would_blow_up_a_weight_is_done_at_load() {
     let mut net = empty();

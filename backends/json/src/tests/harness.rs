@@ -33,7 +33,7 @@ pub(super) fn run(
 /// Compares all ways to compile with the reference kernels, at one and at two threads.
 pub(super) fn check(net: &RegionBuilder, symbols: &[(&str, usize)]) {
     let expected = run(net, &[("kernels", "reference")], 1, symbols);
-    let ways: [&[(&str, &str)]; 3] = [&[], &[("fusion", "false")], &[("pack", "false")]];
+    let ways: [&[(&str, &str)]; 4] = [&[], &[("fusion", "false")], &[("pack", "false")], &[("winograd", "false")]];
     for settings in ways {
         for threads in [1, 2] {
             for (found, expected) in run(net, settings, threads, symbols).iter().zip(&expected) {

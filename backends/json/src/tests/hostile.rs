@@ -18,6 +18,15 @@ fn conv(channels: usize, out: usize, group: usize) -> RegionBuilder {
     net
 }
 
+/// An image large enough for fewer multiplications.
+fn winograd() -> RegionBuilder {
+    let mut net = empty();
+    let x = net.input([1, 16, 16, 16]);
+    let y = net.conv(x, 16, 3, 1, 1);
+    net.output(y);
+    net
+}
+
 fn product() -> RegionBuilder {
     let mut net = empty();
     let x = net.input([6, 8]);
@@ -68,7 +77,7 @@ fn transposed() -> RegionBuilder {
 fn nets() -> Vec<RegionBuilder> {
     let attentions = [false, true].map(|split| super::fusion::attention(split, !split));
     let convolutions = [(3, 16, 1), (16, 32, 1), (16, 16, 16), (6, 6, 3)].map(|(x, y, group)| conv(x, y, group));
-    let others = [product(), pools(), movements(), transposed(), super::recurrent::both_directions()];
+    let others = [winograd(), product(), pools(), movements(), transposed(), super::recurrent::both_directions()];
     let places = [super::places::cache(), super::sampling::chain()];
     convolutions.into_iter().chain(attentions).chain(others).chain(places).collect()
 }

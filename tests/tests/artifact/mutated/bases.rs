@@ -43,6 +43,7 @@ pub(crate) fn bases() -> Vec<Base> {
     [
         base("first", first(), ALL),
         base("blocked", blocked(), ALL),
+        base("winograd", winograd(), ALL),
         base("grouped", grouped(), UNPACKED),
         base("depthwise", depthwise(), ALL),
         base("plain", plain(), ALL),
@@ -201,6 +202,12 @@ fn first() -> Model {
     let net = Net::new(17).input("x", &[1, 3, 9, 9]).weight("w", &[20, 3, 3, 3]).weight("b", &[20]);
     let net = net.conv("x w b", "c", 1, &[AROUND, ("strides", Ints(&[2, 2]))]).plain("Relu", "c", "y");
     net.output("y", &[1, 20, 5, 5]).0
+}
+
+/// An image large enough for fewer multiplications.
+fn winograd() -> Model {
+    let net = Net::new(17).input("x", &[1, 16, 16, 16]).weight("w", &[16, 16, 3, 3]);
+    net.conv("x w", "y", 1, &[AROUND]).output("y", &[1, 16, 16, 16]).0
 }
 
 /// With batch normalisation in the weights, a residual, a clip, and a matrix in panels.

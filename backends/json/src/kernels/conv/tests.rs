@@ -216,11 +216,26 @@ fn fewer_multiplications_round_as_direct_sums_do() {
 
 #[test]
 fn results_do_not_depend_on_threads() {
-    for (channels, size) in [([32, 48], 14), ([40, 33], 40), ([16, 16], 100)] {
+    // The last one has two bands that three threads share.
+    for (channels, size) in [([32, 48], 14), ([40, 33], 40), ([16, 16], 100), ([512, 16], 40)] {
         let p = image(channels, size);
         let (x, w) = (noise(p.ic * p.ih * p.iw, 5), noise(p.oc * p.ic * 9, 6));
         let of = |count| run(&Threads::new(count), ConvKind::Winograd, &p, &x, &w, None, None);
         assert!(of(1) == of(2) && of(1) == of(3), "{p:?}");
+    }
+}
+
+/// The error of every output is one of the largest number of its tile, where direct sums know only their own window.
+#[test]
+fn a_large_number_is_felt_in_its_tile() {
+    let p = image([20, 20], 16);
+    let (mut x, w) = (noise(p.ic * p.ih * p.iw, 5), noise(p.oc * p.ic * 9, 6));
+    x[700] = 1e6;
+    let want = reference(&p, &x, &w, None, None);
+    for &isa in Isa::available() {
+        let got = run(&Threads::with_isa(1, isa), ConvKind::Winograd, &p, &x, &w, None, None);
+        let largest = got.iter().zip(&want).map(|(got, want)| (f64::from(*got) - want).abs()).fold(0.0, f64::max);
+        assert!((0.01..2.0).contains(&largest), "{isa:?}: {largest}");
     }
 }
 

@@ -43,6 +43,9 @@ fn every_operator_and_broadcast() {
         (&[4, 5], &[4, 1], &[1, 5]),
         (&[3, 10000], &[3, 10000], &[3, 1]),
         (&[1, 7, 1, 33], &[1, 7, 1, 33], &[7, 1, 1]),
+        // Rows that are cut between threads.
+        (&[301, 100], &[301, 100], &[100]),
+        (&[2, 150, 101], &[2, 150, 101], &[2, 1, 101]),
     ];
     let ops = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div, Binary::Max, Binary::Min, Binary::Pow];
     for (out, sa, sb) in shapes {
