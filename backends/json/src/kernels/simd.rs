@@ -314,13 +314,9 @@ impl V16 for Avx2x16 {
                 *value = if upper { rows[from + i].1 } else { rows[from + i].0 };
             }
             // SAFETY: a value of this type exists only where AVX2 is enabled.
-            let square = unsafe { exchange_eight(square) };
+            let square = unsafe { super::exchange::exchange_eight(square) };
             for (i, value) in square.into_iter().enumerate() {
-                if from == 0 {
-                    columns[at + i].0 = value;
-                } else {
-                    columns[at + i].1 = value;
-                }
+                *(if from == 0 { &mut columns[at + i].0 } else { &mut columns[at + i].1 }) = value;
             }
         }
         columns
@@ -382,34 +378,6 @@ impl V16 for Avx2x16 {
                 _mm256_blendv_ps(other.1, self.1, _mm256_cmp_ps::<_CMP_UNORD_Q>(self.1, self.1)),
             )
         }
-    }
-}
-
-/// Rows become columns, 8 by 8.
-///
-/// # Safety
-/// The CPU has AVX.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn exchange_eight(rows: [__m256; 8]) -> [__m256; 8] {
-    // SAFETY: the caller vouches for AVX.
-    unsafe {
-        let mut fours = rows;
-        for i in [0, 4] {
-            let (low, high) = (_mm256_unpacklo_ps(rows[i], rows[i + 1]), _mm256_unpackhi_ps(rows[i], rows[i + 1]));
-            let (low_next, high_next) =
-                (_mm256_unpacklo_ps(rows[i + 2], rows[i + 3]), _mm256_unpackhi_ps(rows[i + 2], rows[i + 3]));
-            fours[i] = _mm256_shuffle_ps::<0x44>(low, low_next);
-            fours[i + 1] = _mm256_shuffle_ps::<0xee>(low, low_next);
-            fours[i + 2] = _mm256_shuffle_ps::<0x44>(high, high_next);
-            fours[i + 3] = _mm256_shuffle_ps::<0xee>(high, high_next);
-        }
-        let mut columns = rows;
-        for i in 0..4 {
-            columns[i] = _mm256_permute2f128_ps::<0x20>(fours[i], fours[i + 4]);
-            columns[i + 4] = _mm256_permute2f128_ps::<0x31>(fours[i], fours[i + 4]);
-        }
-        columns
     }
 }
 
