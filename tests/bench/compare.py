@@ -19,7 +19,7 @@ from pathlib import Path
 
 MODELS = ["mobilenet_v2", "resnet50", "vgg19", "bert_base", "gpt2_small", "mlp_4x4096", "mlp_4x4096_b64", "tiny_mlp"]
 HERE = Path(__file__).resolve().parent
-ORT_BENCH = HERE.parent / "python" / "ort_bench.py"
+ORT_BENCH = HERE / "ort_bench.py"
 OPENVINO_BENCH = HERE / "openvino_bench.py"
 
 

@@ -1,5 +1,5 @@
 //! Runs one model on tract in a process of its own and prints load time, latency and peak memory as JSON, in the form of
-//! `tests/python/ort_bench.py`. Usage: `byoc-bench MODEL.onnx INPUTS.npz --duration S`. tract runs on one thread.
+//! `tests/bench/ort_bench.py`. Usage: `byoc-bench MODEL.onnx INPUTS.npz --duration S`. tract runs on one thread.
 
 use std::error::Error;
 use std::fs::File;

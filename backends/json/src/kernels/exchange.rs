@@ -44,35 +44,6 @@ impl Kernel for Exchange {
     }
 }
 
-/// Rows become columns, 8 by 8.
-///
-/// # Safety
-/// The CPU has AVX.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub(crate) unsafe fn exchange_eight(rows: [std::arch::x86_64::__m256; 8]) -> [std::arch::x86_64::__m256; 8] {
-    use std::arch::x86_64::*;
-    // SAFETY: the caller vouches for AVX.
-    unsafe {
-        let mut fours = rows;
-        for i in [0, 4] {
-            let (low, high) = (_mm256_unpacklo_ps(rows[i], rows[i + 1]), _mm256_unpackhi_ps(rows[i], rows[i + 1]));
-            let (low_next, high_next) =
-                (_mm256_unpacklo_ps(rows[i + 2], rows[i + 3]), _mm256_unpackhi_ps(rows[i + 2], rows[i + 3]));
-            fours[i] = _mm256_shuffle_ps::<0x44>(low, low_next);
-            fours[i + 1] = _mm256_shuffle_ps::<0xee>(low, low_next);
-            fours[i + 2] = _mm256_shuffle_ps::<0x44>(high, high_next);
-            fours[i + 3] = _mm256_shuffle_ps::<0xee>(high, high_next);
-        }
-        let mut columns = rows;
-        for i in 0..4 {
-            columns[i] = _mm256_permute2f128_ps::<0x20>(fours[i], fours[i + 4]);
-            columns[i + 4] = _mm256_permute2f128_ps::<0x31>(fours[i], fours[i + 4]);
-        }
-        columns
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -62,7 +62,7 @@ fn tile_count(p: &ConvParams) -> Option<usize> {
 /// thread takes some filters.
 const MANY_TILES: usize = 48;
 
-/// How tiles and channels are cut.
+/// How tiles and channels are cut, and how many f32 values that takes.
 #[derive(Clone, Copy)]
 struct Plan {
     tiles: usize,
@@ -72,10 +72,22 @@ struct Plan {
     out_blocks: usize,
     /// Whether all threads work on one band.
     shares: bool,
+    /// Of the transformed tiles of a band, as if each were a panel.
+    inputs: usize,
+    /// Of the filters that are transformed together.
+    filters: usize,
+    /// Of the sums of a band.
+    sums: usize,
+    /// Of all that each thread has of its own: filters, sums and, where bands are not shared, inputs.
+    own: usize,
 }
 
 impl Plan {
+    /// `None` where direct sums take less time, or the values cannot be counted.
     fn new(p: &ConvParams, threads: usize) -> Option<Plan> {
+        if !pays(p) {
+            return None;
+        }
         let (in_blocks, out_blocks, _) = group_blocks(p);
         let bytes_each = product(&[POINTS, in_blocks.max(1), BLOCK, size_of::<f32>()])?;
         let most = (BAND / bytes_each).clamp(BLOCK, MOST_TILES);
@@ -83,63 +95,44 @@ impl Plan {
         let shares = threads > 1 && tiles / threads < MANY_TILES;
         let bands = tiles.div_ceil(most).max(1);
         let bands = if shares { bands } else { bands.checked_next_multiple_of(threads)? };
-        Some(Plan { tiles, band: tiles.div_ceil(bands), in_blocks, out_blocks, shares })
+        let band = tiles.div_ceil(bands);
+        let inputs = product(&[band, POINTS])?.checked_mul(product(&[in_blocks, BLOCK])?.checked_add(GAP)?)?;
+        let filters = POINTS * (MOST_AT_ONCE * in_blocks.min(DEPTH) * BLOCK * BLOCK + GAP);
+        let sums = product(&[POINTS, band])?.checked_mul(MOST_AT_ONCE * BLOCK)?.checked_add(POINTS * GAP)?;
+        let own = filters.checked_add(sums)?.checked_add(if shares { 0 } else { inputs })?;
+        Some(Plan { tiles, band, in_blocks, out_blocks, shares, inputs, filters, sums, own })
     }
 
-    /// f32 values of the transformed tiles of a band, as if each were a panel.
-    fn inputs(&self) -> Option<usize> {
-        product(&[self.band, POINTS])?.checked_mul(product(&[self.in_blocks, BLOCK])?.checked_add(GAP)?)
-    }
-
-    /// f32 values of the filters that are transformed together.
-    fn filters(&self) -> usize {
-        POINTS * (MOST_AT_ONCE * self.in_blocks.min(DEPTH) * BLOCK * BLOCK + GAP)
-    }
-
-    /// f32 values of the sums of a band.
-    fn sums(&self) -> Option<usize> {
-        product(&[POINTS, self.band])?.checked_mul(MOST_AT_ONCE * BLOCK)?.checked_add(POINTS * GAP)
-    }
-
-    /// f32 values that each thread has of its own.
-    fn own(&self) -> Option<usize> {
-        self.filters().checked_add(self.sums()?)?.checked_add(if self.shares { 0 } else { self.inputs()? })
-    }
-
-    /// f32 values that all threads have.
-    fn shared(&self) -> Option<usize> {
-        if self.shares { self.inputs() } else { Some(0) }
+    /// f32 values that all threads share.
+    fn shared(&self) -> usize {
+        if self.shares { self.inputs } else { 0 }
     }
 }
 
 /// f32 values of scratch on so many threads; `None` if they cannot be counted.
 pub(super) fn scratch_len(p: &ConvParams, threads: usize) -> Option<usize> {
-    if !pays(p) {
-        return blocked::scratch_len(p);
+    match Plan::new(p, threads) {
+        Some(plan) => plan.shared().checked_add(plan.own.checked_mul(threads)?),
+        None => blocked::scratch_len(p),
     }
-    let plan = Plan::new(p, threads)?;
-    plan.shared()?.checked_add(plan.own()?.checked_mul(threads)?)
 }
 
 pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) {
-    let plan = Plan::new(p, threads.count()).filter(|_| pays(p));
-    let lens = plan.and_then(|plan| Some((plan, plan.shared()?, plan.own()?)));
-    let Some((plan, shared, each)) = lens else { return blocked::run(threads, p, o, y, scratch) };
-    let (shared, own) = scratch.split_at_mut(shared);
+    let Some(plan) = Plan::new(p, threads.count()) else { return blocked::run(threads, p, o, y, scratch) };
+    let (shared, own) = scratch.split_at_mut(plan.shared());
     let is_finite = AtomicBool::new(true);
     let (table, at_once) = tiles(threads.isa(), BLOCK);
+    assert!(at_once <= MOST_AT_ONCE);
     let job = Job { p, plan, o, y: SharedMut::new(y), isa: threads.isa(), table, at_once, is_finite: &is_finite };
     if plan.shares {
-        (0..plan.tiles)
-            .step_by(plan.band.max(1))
-            .for_each(|start| job.band(start).run_shared(threads, shared, own, each));
+        (0..plan.tiles).step_by(plan.band).for_each(|start| job.band(start).run_shared(threads, shared, own));
     } else {
-        let bands = plan.tiles.div_ceil(plan.band.max(1));
+        let bands = plan.tiles.div_ceil(plan.band);
         let tasks = threads.count().min(bands);
         let own = SharedMut::new(own);
         threads.parallel_for(tasks, |task| {
             // SAFETY: one part of the scratch for each task.
-            let own = unsafe { own.slice(task * each, each) };
+            let own = unsafe { own.slice(task * plan.own, plan.own) };
             part(bands, tasks, task).for_each(|band| job.band(band * plan.band).run(own));
         });
     }
@@ -206,8 +199,8 @@ impl Band<'_> {
     /// On this thread.
     fn run(&self, own: &mut [f32]) {
         let plan = &self.job.plan;
-        let (filters, rest) = own.split_at_mut(plan.filters());
-        let (sums, inputs) = rest.split_at_mut(plan.sums().unwrap_or(0));
+        let (filters, rest) = own.split_at_mut(plan.filters);
+        let (sums, inputs) = rest.split_at_mut(plan.sums);
         let shared = SharedMut::new(inputs);
         for at in 0..self.panels * plan.in_blocks {
             self.transform(&self.panel(at / plan.in_blocks), at % plan.in_blocks, shared);
@@ -218,7 +211,7 @@ impl Band<'_> {
     }
 
     /// Shares out the tiles to be transformed, then the output blocks.
-    fn run_shared(&self, threads: &Threads, inputs: &mut [f32], own: &mut [f32], each: usize) {
+    fn run_shared(&self, threads: &Threads, inputs: &mut [f32], own: &mut [f32]) {
         let plan = &self.job.plan;
         let total = self.panels * plan.in_blocks;
         let parts = threads.count().min(total);
@@ -234,7 +227,7 @@ impl Band<'_> {
         let own = SharedMut::new(own);
         threads.parallel_for(tasks, |task| {
             // SAFETY: one part of the scratch for each task.
-            let (filters, sums) = unsafe { own.slice(task * each, each) }.split_at_mut(plan.filters());
+            let (filters, sums) = unsafe { own.slice(task * plan.own, plan.own) }.split_at_mut(plan.filters);
             part(units, tasks, task).for_each(|unit| self.multiply(inputs, unit, filters, sums));
         });
     }
@@ -247,7 +240,7 @@ impl Band<'_> {
             let (image, top, left) = grid.place(self.tiles.start + tile);
             let plane = (image * self.job.plan.in_blocks + block) * p.ih * p.iw * BLOCK;
             let start = panel.start + (block * count + row) * BLOCK;
-            // Among the numbers of the band, of which there are as many as `Plan::inputs` says.
+            // Among the numbers of the band, of which there are `Plan::inputs`.
             let to = inputs.as_ptr().wrapping_add(start);
             let from = &self.job.o.x[plane..][..p.ih * p.iw * BLOCK];
             let corner = [top as isize - p.pad[0] as isize, left as isize - p.pad[1] as isize];
