@@ -177,7 +177,10 @@ const MATRICES: &[(usize, usize, usize)] = &[
     (128, 3072, 768),
     (128, 768, 3072),
     (128, 128, 64),
-    (512, 49, 4608),
+    (3136, 384, 96),
+    (3136, 96, 384),
+    (784, 768, 192),
+    (196, 1536, 384),
     (64, 4096, 4096),
     (1, 4096, 4096),
     (1, 1000, 2048),
@@ -209,13 +212,21 @@ fn bench_rest(threads: &[Threads; 2]) {
     report("to_blocked 128x3072", len as f64, times);
     let times = [0, 1].map(|i| best(|| from_blocked(&threads[i], 1, 128, 3072, &x, &mut y)));
     report("from_blocked 128x3072", len as f64, times);
-    let side = [n, 64, 768];
+    for (heads, len) in [(12, 128), (12, 197), (8, 1500)] {
+        bench_attention(threads, heads, len);
+    }
+}
+
+/// Attention among `len` rows, with heads of 64 side by side.
+fn bench_attention(threads: &[Threads; 2], heads: usize, len: usize) {
+    let row = heads * 64;
+    let side = [len * row, 64, row];
     let p = AttentionParams {
         batch: 1,
-        heads: 12,
-        kv_heads: 12,
-        q_len: 128,
-        kv_len: 128,
+        heads,
+        kv_heads: heads,
+        q_len: len,
+        kv_len: len,
         head_dim: 64,
         v_dim: 64,
         scale: 0.125,
@@ -227,10 +238,10 @@ fn bench_rest(threads: &[Threads; 2]) {
         out: side,
         mask: [0; 4],
     };
+    let (x, mut y) = (vec![0.125; len * row], vec![0.0; len * row]);
     let mut scratch = vec![0.0; attention_scratch_len(&p, 2).expect("countable")];
-    let times = [0, 1]
-        .map(|i| best(|| attention(&threads[i], &p, &x[..n], &b[..n], &x[n..2 * n], None, &mut y[..n], &mut scratch)));
-    report("attention 12 x 128x128x64", 4.0 * 12.0 * 128.0 * 128.0 * 64.0, times);
+    let times = [0, 1].map(|i| best(|| attention(&threads[i], &p, &x, &x, &x, None, &mut y, &mut scratch)));
+    report(&format!("attention {heads} x {len}x{len}x64"), 4.0 * (row * len * len) as f64, times);
 }
 
 /// The clamp behind what is quantised.

@@ -33,6 +33,7 @@ mod sync;
 mod thread_pool;
 mod top_k;
 mod transpose;
+mod unrolled;
 
 pub use activation::{Activation, Unary, unary, unary_inplace};
 pub use affine::affine;

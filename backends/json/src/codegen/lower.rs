@@ -4,7 +4,7 @@ use byoc_plugin_api::{DType, Dim};
 
 use super::graph::Graph;
 use super::window::Window;
-use crate::kernels::{Activation, Binary, Reduce, Unary};
+use crate::kernels::{Activation, Binary, Broadcast, Reduce, Unary};
 use crate::program::{Gemm, Op, Pool, Step};
 
 mod movement;
@@ -141,7 +141,10 @@ fn binary(graph: &Graph<'_>, step: &Step) -> Option<Step> {
     let y = step.output(0)?;
     let ranks = [a, b, y].map(|value| graph.shape(value).len());
     let same = graph.shape(a) == graph.shape(b);
-    (same || ranks.iter().all(|&rank| rank <= 4)).then(|| with(step, Op::Binary { function, act: Activation::None }, 2))
+    // More axes than the kernel walks can be joined where all sizes are known.
+    let joined = || Some(Broadcast::new(&graph.fixed_shape(y)?, &graph.fixed_shape(a)?, &graph.fixed_shape(b)?));
+    let fits = same || ranks.iter().all(|&rank| rank <= 4) || joined().flatten().is_some();
+    fits.then(|| with(step, Op::Binary { function, act: Activation::None }, 2))
 }
 
 fn gemm(graph: &Graph<'_>, step: &Step) -> Option<Step> {

@@ -89,6 +89,14 @@ impl Activation {
             dispatch(isa, Map { op: Unary::Act(self), src: x.as_ptr(), dst: x.as_mut_ptr(), len: x.len() });
         }
     }
+
+    /// Applies it to `rows` rows of `columns` values, `stride` apart, that are still in cache, on this thread.
+    ///
+    /// # Safety
+    /// The rows are valid for reading and writing.
+    pub(crate) unsafe fn apply_rows(self, isa: Isa, x: *mut f32, stride: usize, rows: usize, columns: usize) {
+        dispatch(isa, MapRows { op: Unary::Act(self), x, stride, rows, columns });
+    }
 }
 
 /// A function of one value.
@@ -212,6 +220,28 @@ impl Kernel for Map {
                     }
                 }
             }
+        }
+    }
+}
+
+/// x[i] = op(x[i]) in rows.
+struct MapRows {
+    op: Unary,
+    x: *mut f32,
+    stride: usize,
+    rows: usize,
+    columns: usize,
+}
+
+impl Kernel for MapRows {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        for row in 0..self.rows {
+            let x = self.x.wrapping_add(row * self.stride);
+            // SAFETY: `dispatch` checked the features, and the maker of `MapRows` vouches for the rows.
+            unsafe { Map { op: self.op, src: x, dst: x, len: self.columns }.run::<V>() };
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Scaled dot-product attention, some query rows at a time, so that the scores never leave the cache.
 
-use super::gemm::{BlockProduct, FEW_ROWS, GemmParams, block_scratch_len, gemm_on_this_thread, packed_b_len, panels};
+use super::gemm::{
+    BlockProduct, FEW_ROWS, GemmParams, PanelProduct, block_scratch_len, gemm_on_this_thread, packed_b_len, panels,
+};
 use super::isa::{Kernel, dispatch};
-use super::norm::Softmax;
+use super::layout::BLOCK;
+use super::norm::{Softmax, SoftmaxInto};
 use super::parallel::{SharedMut, Threads, part};
 use super::simd::V16;
 use super::sizes::{product, reach};
@@ -45,6 +48,9 @@ pub struct AttentionParams {
 /// Scores held at a time: 256 KiB.
 const SCORES: usize = 64 * 1024;
 
+/// Rows of the tiles of every instruction set divide one of these, or it them.
+const TILE_ROWS: usize = 14;
+
 impl AttentionParams {
     /// The same attention where heads of one query that share their keys are rows of one head, so that keys and values are read
     /// once for all of them: as many as the product of few rows takes, and as leave something to do for each thread.
@@ -70,14 +76,18 @@ impl AttentionParams {
         }
     }
 
-    /// Query rows computed together.
+    /// Query rows computed together: all of them, or whole tiles of any instruction set.
     fn rows(&self) -> usize {
-        (SCORES / self.kv_len.max(1)).clamp(16, 128).min(self.q_len)
+        let most = (SCORES / self.kv_len.max(1)).clamp(16, 128);
+        if self.q_len <= most { self.q_len } else { most / TILE_ROWS * TILE_ROWS }
     }
 
-    /// f32 values of the keys of a head as the product takes them, where several blocks of rows meet them.
-    fn packed_len(&self) -> Option<usize> {
-        if self.q_len > self.rows() { packed_b_len(self.head_dim, self.kv_len) } else { Some(0) }
+    /// f32 values of the keys and of the values of a head as the products take them, where several blocks of rows meet them.
+    fn packed_len(&self) -> Option<[usize; 2]> {
+        if self.q_len <= self.rows() {
+            return Some([0, 0]);
+        }
+        Some([packed_b_len(self.head_dim, self.kv_len)?, packed_b_len(self.kv_len, self.v_dim)?])
     }
 }
 
@@ -91,7 +101,8 @@ fn fits(len: usize, sizes: [usize; 3], strides: [usize; 3], last: usize) -> bool
 fn scratch_each(p: &AttentionParams) -> Option<usize> {
     let rows = p.rows();
     let products = block_scratch_len(rows, p.kv_len, p.head_dim)?.max(block_scratch_len(rows, p.v_dim, p.kv_len)?);
-    product(&[rows, p.kv_len])?.checked_add(products)?.checked_add(p.packed_len()?)
+    let [keys, values] = p.packed_len()?;
+    product(&[rows, p.kv_len])?.checked_add(products)?.checked_add(keys)?.checked_add(values)
 }
 
 /// f32 values of scratch that [`attention`] needs on this many threads; `None` if they cannot be counted.
@@ -132,18 +143,24 @@ pub fn attention(
     threads.parallel_for(tasks, |task| {
         // SAFETY: one part of the scratch for each task.
         let scratch = unsafe { scratch.slice(task * each, each) };
-        let (packed, scratch) = scratch.split_at_mut(p.packed_len().unwrap_or(0));
+        let [keys_len, values_len] = p.packed_len().unwrap_or_default();
+        let (packed_keys, scratch) = scratch.split_at_mut(keys_len);
+        let (packed_values, scratch) = scratch.split_at_mut(values_len);
         let mut packed_head = None;
-        // Where keys are packed, neighbours share them; with a causal mask later blocks are longer, so that they are interleaved.
+        // Where they are packed, neighbours share them; with a causal mask later blocks are longer, so that they are interleaved.
         let (own, step) = if p.causal { (task..total, tasks) } else { (part(total, tasks, task), 1) };
         for at in own.step_by(step) {
             let (block, head, batch) = (at % blocks, at / blocks % p.heads, at / blocks / p.heads);
             let first = block * rows;
             let kv_head = head / (p.heads / p.kv_heads);
-            if !packed.is_empty() && packed_head != Some((batch, kv_head)) {
+            if keys_len + values_len > 0 && packed_head != Some((batch, kv_head)) {
                 let keys = &k[(batch * p.k[0] + kv_head * p.k[1])..];
-                // SAFETY: `check` made sure that the keys of each head are within the slice.
-                unsafe { panels(threads.isa(), keys.as_ptr(), [1, p.k[2]], 0..p.head_dim, 0..p.kv_len, packed) };
+                let values = &v[(batch * p.v[0] + kv_head * p.v[1])..];
+                // SAFETY: `check` made sure that the keys and values of each head are within the slices.
+                unsafe {
+                    panels(threads.isa(), keys.as_ptr(), [1, p.k[2]], 0..p.head_dim, 0..p.kv_len, packed_keys);
+                    panels(threads.isa(), values.as_ptr(), [p.v[2], 1], 0..p.kv_len, 0..p.v_dim, packed_values);
+                }
                 packed_head = Some((batch, kv_head));
             }
             let at = |s: [usize; 3], head: usize, row: usize| batch * s[0] + head * s[1] + row * s[2];
@@ -154,7 +171,8 @@ pub fn attention(
                 count: rows.min(p.q_len - first),
                 q: &q[at(p.q, head, first)..],
                 k: &k[at(p.k, kv_head, 0).min(k.len())..],
-                packed,
+                packed_keys,
+                packed_values,
                 v: &v[at(p.v, kv_head, 0).min(v.len())..],
                 mask: mask.map(|m| &m[batch * p.mask[0] + head * p.mask[1] + first * p.mask[2]..]),
             }
@@ -192,8 +210,9 @@ struct Rows<'a> {
     count: usize,
     q: &'a [f32],
     k: &'a [f32],
-    /// The keys once more, as the product takes them; empty where they are not packed.
-    packed: &'a [f32],
+    /// The keys and the values once more, as the products take them; empty where they are not packed.
+    packed_keys: &'a [f32],
+    packed_values: &'a [f32],
     v: &'a [f32],
     mask: Option<&'a [f32]>,
 }
@@ -235,44 +254,66 @@ impl Rows<'_> {
         let (p, isa) = (self.p, self.threads.isa());
         let keys = self.seen(self.visible(self.count - 1));
         let (scores, packing) = scratch.split_at_mut(self.count * keys);
+        self.score(keys, scores, packing);
+        let product = GemmParams { b: [p.v[2], 1], c_row: p.out[2], ..GemmParams::dense(self.count, p.v_dim, keys) };
+        if self.count <= FEW_ROWS {
+            for (i, row) in scores.chunks_exact_mut(keys.max(1)).enumerate() {
+                row[self.visible(i).min(keys)..].fill(0.0);
+                match self.masked(i, row) {
+                    Some(row) => dispatch(isa, Softmax { row, log: false }),
+                    None => row.fill(0.0),
+                }
+            }
+            // SAFETY: `check` made sure that the output holds these rows and that no two overlap.
+            return unsafe { gemm_on_this_thread(isa, &product, scores, self.v, out, packing) };
+        }
+        let (weights, packing) = packing.split_at_mut(PanelProduct::len(self.count, keys));
+        let places = keys.div_ceil(BLOCK);
+        for (i, row) in scores.chunks_exact_mut(keys.max(1)).enumerate() {
+            let (start, step) = PanelProduct::row(isa, self.count, i, keys).expect("no more rows than are packed");
+            assert!(start + (places - 1) * step + BLOCK <= weights.len());
+            let (row, to) = (self.masked(i, row).unwrap_or_default(), weights[start..].as_mut_ptr());
+            dispatch(isa, SoftmaxInto { row, to, step, places });
+        }
+        let values = if self.packed_values.is_empty() { self.v } else { self.packed_values };
+        let packed_rows = (!self.packed_values.is_empty()).then_some(p.kv_len);
+        // SAFETY: as above.
+        unsafe { PanelProduct { isa, p: &product, a: weights, b: values, packed_rows }.run(out, packing) };
+    }
+
+    /// The scores of these rows with the first `keys` keys.
+    fn score(&self, keys: usize, scores: &mut [f32], packing: &mut [f32]) {
+        let (p, isa) = (self.p, self.threads.isa());
         let product = GemmParams {
             a: [p.q[2], 1],
             b: [1, p.k[2]],
             alpha: p.scale,
             ..GemmParams::dense(self.count, keys, p.head_dim)
         };
-        let packed = packed_b_len(p.head_dim, keys).map_or(&[][..], |len| &self.packed[..len.min(self.packed.len())]);
+        let packed = packed_b_len(p.head_dim, keys).and_then(|len| self.packed_keys.get(..len));
         // SAFETY: `scores` was split off to hold count x keys, contiguous.
         unsafe {
-            if packed.is_empty() {
-                gemm_on_this_thread(isa, &product, self.q, self.k, scores.as_mut_ptr(), packing);
-            } else {
-                BlockProduct { isa, p: &product, a: self.q, packed }.run(scores.as_mut_ptr(), packing);
+            match packed.filter(|packed| !packed.is_empty()) {
+                Some(packed) => BlockProduct { isa, p: &product, a: self.q, packed }.run(scores.as_mut_ptr(), packing),
+                None => gemm_on_this_thread(isa, &product, self.q, self.k, scores.as_mut_ptr(), packing),
             }
         }
-        for (i, row) in scores.chunks_exact_mut(keys.max(1)).enumerate() {
-            let (row, hidden) = row.split_at_mut(self.visible(i).min(keys));
-            hidden.fill(0.0);
-            self.add_mask(i, row);
-            if p.hidden_gives_zeros && row.iter().all(|&score| score == f32::NEG_INFINITY) {
-                row.fill(0.0);
-                continue;
-            }
-            dispatch(isa, Softmax { row, log: false });
-        }
-        let product = GemmParams { b: [p.v[2], 1], c_row: p.out[2], ..GemmParams::dense(self.count, p.v_dim, keys) };
-        // SAFETY: `check` made sure that the output holds these rows and that no two overlap.
-        unsafe { gemm_on_this_thread(isa, &product, scores, self.v, out, packing) };
     }
 
-    fn add_mask(&self, i: usize, row: &mut [f32]) {
-        let Some(mask) = self.mask else { return };
-        let (start, step) = (i * self.p.mask[2], self.p.mask[3]);
-        match step {
-            1 => row.iter_mut().zip(&mask[start..]).for_each(|(v, m)| *v += m),
-            0 => row.iter_mut().for_each(|v| *v += mask[start]),
-            _ => row.iter_mut().zip(mask[start..].iter().step_by(step)).for_each(|(v, m)| *v += m),
+    /// The scores of row `i` with the keys that it sees, with the mask; `None` where it is to give zeros.
+    fn masked<'r>(&self, i: usize, row: &'r mut [f32]) -> Option<&'r mut [f32]> {
+        let len = self.visible(i).min(row.len());
+        let row = &mut row[..len];
+        if let Some(mask) = self.mask {
+            let (start, step) = (i * self.p.mask[2], self.p.mask[3]);
+            match step {
+                1 => row.iter_mut().zip(&mask[start..]).for_each(|(v, m)| *v += m),
+                0 => row.iter_mut().for_each(|v| *v += mask[start]),
+                _ => row.iter_mut().zip(mask[start..].iter().step_by(step)).for_each(|(v, m)| *v += m),
+            }
         }
+        let hidden = self.p.hidden_gives_zeros && row.iter().all(|&score| score == f32::NEG_INFINITY);
+        (!hidden).then_some(row)
     }
 }
 

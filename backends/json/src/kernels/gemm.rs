@@ -13,10 +13,11 @@ pub(crate) mod tile;
 
 use super::activation::Activation;
 use super::isa::Isa;
+use super::layout::BLOCK;
 use super::parallel::{SharedMut, Threads, grid, part};
 use super::sizes::reach;
-use block::Source;
 pub(crate) use block::scratch_len as block_scratch_len;
+use block::{Panels, Source};
 pub(crate) use pack::panels;
 pub use pack::{pack_b, packed_b_len};
 
@@ -171,7 +172,7 @@ pub fn gemm_packed(
     scratch: &mut [f32],
 ) {
     assert_eq!(Some(packed_b.len()), packed_b_len(p.k, p.n));
-    run(threads, p, a, Source::Packed(packed_b.as_ptr()), c, e, scratch);
+    run(threads, p, a, Source::Packed(packed_b.as_ptr(), p.k), c, e, scratch);
 }
 
 fn check(p: &GemmParams, a: &[f32], c: &[f32], e: &Epilogue<'_>) {
@@ -256,9 +257,59 @@ impl BlockProduct<'_> {
         let BlockProduct { isa, p, a, packed } = *self;
         assert!(p.fits(a.len(), [p.m, p.k], p.a, [0, 0]) && packed_b_len(p.k, p.n) == Some(packed.len()));
         assert!(block_scratch_len(p.m, p.n, p.k).is_some_and(|len| scratch.len() >= len), "the scratch is too short");
-        let b = Source::Packed(packed.as_ptr());
+        let b = Source::Packed(packed.as_ptr(), p.k);
         // SAFETY: the assertion covers A and B, the caller vouches for C.
         unsafe { product_of(isa, p, a, b, c).run(scratch) };
+    }
+}
+
+/// One product on the calling thread whose A was put into panels by its maker, row by row.
+pub(crate) struct PanelProduct<'a> {
+    pub(crate) isa: Isa,
+    /// Without batch; `a` is not read.
+    pub(crate) p: &'a GemmParams,
+    /// As [`PanelProduct::row`] says.
+    pub(crate) a: &'a [f32],
+    /// A packed B with as many rows, or a strided one and no number.
+    pub(crate) b: &'a [f32],
+    pub(crate) packed_rows: Option<usize>,
+}
+
+impl PanelProduct<'_> {
+    /// f32 values of the panels of A for `rows` rows; no more than [`block_scratch_len`] counts.
+    pub(crate) fn len(rows: usize, k: usize) -> usize {
+        pack::panel_a_len(rows, k)
+    }
+
+    /// Where the first 16 values of row `index` of `rows` are, and how far the next 16 are from them.
+    pub(crate) fn row(isa: Isa, rows: usize, index: usize, k: usize) -> Option<(usize, usize)> {
+        let (start, count) = Panels::of(isa, rows)?.iter().find(|(start, count)| index < start + count)?;
+        Some((pack::panel_a_len(start, k) + (index - start) * BLOCK, count * BLOCK))
+    }
+
+    /// # Safety
+    /// `c` is valid for the rows and columns of C, and is not accessed by anything else.
+    pub(crate) unsafe fn run(&self, c: *mut f32, scratch: &mut [f32]) {
+        let PanelProduct { isa, p, a, b, packed_rows } = *self;
+        let (Some(panels), true) = (Panels::of(isa, p.m), a.len() >= pack::panel_a_len(p.m, p.k)) else {
+            panic!("the panels of A are too short")
+        };
+        let source = match packed_rows {
+            Some(rows) => {
+                assert!(rows >= p.k && packed_b_len(rows, p.n).is_some_and(|len| b.len() >= len));
+                Source::Packed(b.as_ptr(), rows)
+            }
+            None => {
+                assert!(p.fits(b.len(), [p.k, p.n], p.b, [0, 0]));
+                assert!(
+                    block_scratch_len(0, p.n, p.k).is_some_and(|len| scratch.len() >= len),
+                    "the scratch is too short"
+                );
+                Source::Strided(b.as_ptr(), p.b)
+            }
+        };
+        // SAFETY: the assertions cover A and B, the caller vouches for C.
+        unsafe { product_of(isa, p, &[], source, c).panels(&panels, a, scratch) };
     }
 }
 

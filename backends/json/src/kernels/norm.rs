@@ -125,6 +125,36 @@ impl Kernel for Softmax<'_> {
     }
 }
 
+/// Softmax of a contiguous row, into places for 16 values each.
+pub(crate) struct SoftmaxInto<'a> {
+    /// Becomes the exponentials.
+    pub(crate) row: &'a mut [f32],
+    pub(crate) to: *mut f32,
+    /// From each 16 values to the next.
+    pub(crate) step: usize,
+    /// Places; those past the row become zeros.
+    pub(crate) places: usize,
+}
+
+impl Kernel for SoftmaxInto<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        // SAFETY: `dispatch` checked the features; the maker of `SoftmaxInto` vouches for the places.
+        unsafe {
+            let largest = Row { op: Reduce::Max, x: self.row }.run::<V>();
+            let scale = V::splat(1.0 / exp_sum::<V>(self.row, largest, true));
+            for place in 0..self.places {
+                let left = self.row.len().saturating_sub(place * 16);
+                let from = self.row.as_ptr().wrapping_add(place * 16);
+                let v = if left > 0 { V::load_up_to(from, left).mul(scale) } else { V::splat(0.0) };
+                v.store(self.to.add(place * self.step));
+            }
+        }
+    }
+}
+
 /// The sum of e^(x - shift) over a row, which is replaced by the exponentials if `store`.
 ///
 /// # Safety

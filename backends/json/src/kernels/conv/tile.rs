@@ -6,6 +6,7 @@ use crate::kernels::layout::BLOCK;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::simd::{Avx2x16, Avx512x16};
 use crate::kernels::simd::{Portable16, V16};
+use crate::kernels::unrolled::unrolled;
 
 /// One tile's work. Strides count f32 values.
 #[derive(Clone)]
@@ -54,9 +55,6 @@ impl Tile {
     /// How many pixels at the left and at the right of a tile of `pixels` fall outside for tap column `kw`.
     #[inline(always)]
     fn outside(&self, kw: usize, pixels: usize) -> (usize, usize) {
-        if self.inside {
-            return (0, 0);
-        }
         let first = self.column + (kw * self.tap_step) as isize;
         let left = if first >= 0 { 0 } else { first.unsigned_abs().div_ceil(self.column_step) };
         let last = first + ((pixels - 1) * self.column_step) as isize;
@@ -89,17 +87,17 @@ unsafe fn tap<V: V16, const P: usize, const OB: usize, const S: usize, const L: 
         unsafe {
             V::prefetch(w.wrapping_add(t.ahead + i * BLOCK));
             let mut wv = [V::splat(0.0); OB];
-            for o in 0..OB {
+            unrolled!(o in 0..OB {
                 wv[o] = V::load(w.add(o * t.w_out_block + i * BLOCK));
-            }
-            for p in 0..P {
+            });
+            unrolled!(p in 0..P {
                 if p >= L && p + R < P {
                     let xv = V::splat(*x.wrapping_add(p * pixel_step::<S>(t) + i));
-                    for o in 0..OB {
+                    unrolled!(o in 0..OB {
                         acc[p][o] = xv.fma(wv[o], acc[p][o]);
-                    }
+                    });
                 }
-            }
+            });
         }
     }
 }
@@ -117,29 +115,40 @@ unsafe fn tap_any<V: V16, const P: usize, const OB: usize, const S: usize>(
     channels: usize,
     acc: &mut [[V; OB]; P],
 ) {
-    for p in 0..P {
+    unrolled!(p in 0..P {
         if p >= left && p + right < P {
             for i in 0..channels {
                 // SAFETY: the caller vouches for the pointers; i < 16.
                 unsafe {
                     let xv = V::splat(*x.wrapping_add(p * pixel_step::<S>(t) + i));
-                    for o in 0..OB {
+                    unrolled!(o in 0..OB {
                         acc[p][o] = xv.fma(V::load(w.add(o * t.w_out_block + i * BLOCK)), acc[p][o]);
-                    }
+                    });
                 }
             }
         }
-    }
+    });
 }
 
 /// # Safety
 /// The CPU has the features of `V`; the pointers of `t` are valid for a tile of `P` x `OB`.
 #[inline(always)]
 unsafe fn tile<V: V16, const P: usize, const OB: usize, const S: usize>(t: &Tile) {
+    fetch::<V, P, OB>(t);
+    // SAFETY: the caller vouches for features and pointers.
+    unsafe {
+        // Two loops, as the one that need not look for pixels outside keeps its sums in registers throughout.
+        if t.inside { sum::<V, P, OB, S, true>(t) } else { sum::<V, P, OB, S, false>(t) }
+    }
+}
+
+/// # Safety
+/// As [`tile`]; `INSIDE` only if no pixel is outside.
+#[inline(always)]
+unsafe fn sum<V: V16, const P: usize, const OB: usize, const S: usize, const INSIDE: bool>(t: &Tile) {
     // SAFETY: the caller vouches for features and pointers.
     unsafe {
         let mut acc = [[V::splat(0.0); OB]; P];
-        fetch::<V, P, OB>(t);
         for block in 0..t.blocks {
             let channels = if block + 1 == t.blocks { t.last_channels } else { BLOCK };
             let (xb, wb) = (t.x.wrapping_add(block * t.x_block), t.w.add(block * t.w_block));
@@ -147,7 +156,7 @@ unsafe fn tile<V: V16, const P: usize, const OB: usize, const S: usize>(t: &Tile
                 for kw in 0..t.kw {
                     let x = xb.wrapping_add(kh * t.x_row + kw * t.x_column);
                     let w = wb.add((kh * t.kw + kw) * BLOCK * BLOCK);
-                    match t.outside(kw, P) {
+                    match if INSIDE { (0, 0) } else { t.outside(kw, P) } {
                         (0, 0) => tap::<V, P, OB, S, 0, 0>(t, x, w, channels, &mut acc),
                         (1, 0) if S != 0 => tap::<V, P, OB, S, 1, 0>(t, x, w, channels, &mut acc),
                         (0, 1) if S != 0 => tap::<V, P, OB, S, 0, 1>(t, x, w, channels, &mut acc),
@@ -183,15 +192,15 @@ unsafe fn finish<V: V16, const P: usize, const OB: usize>(t: &Tile, acc: &[[V; O
     // SAFETY: the caller vouches for features and pointers.
     unsafe {
         let (lo, hi) = (V::splat(t.clamp.0), V::splat(t.clamp.1));
-        for o in 0..OB {
+        unrolled!(o in 0..OB {
             let bias = if t.bias.is_null() || t.accumulate {
                 V::splat(0.0)
             } else {
                 V::load_part(t.bias.wrapping_add(o * BLOCK), t.bias_left.saturating_sub(o * BLOCK), 0.0)
             };
-            for (p, row) in acc.iter().enumerate() {
+            unrolled!(p in 0..P {
                 let at = o * t.y_block + p * BLOCK;
-                let mut v = row[o].add(bias);
+                let mut v = acc[p][o].add(bias);
                 if t.accumulate {
                     v = v.add(V::load(t.y.add(at)));
                 }
@@ -199,8 +208,8 @@ unsafe fn finish<V: V16, const P: usize, const OB: usize>(t: &Tile, acc: &[[V; O
                     v = v.add(V::load(t.residual.add(at)));
                 }
                 hi.min(lo.max(v)).store(t.y.add(at));
-            }
-        }
+            });
+        });
     }
 }
 
@@ -280,6 +289,10 @@ pub(super) fn cuts(len: usize, max: usize) -> impl Iterator<Item = (usize, usize
 pub(super) fn taps_inside(first: isize, step: usize, size: usize, taps: usize) -> std::ops::Range<usize> {
     let start = if first >= 0 { 0 } else { first.unsigned_abs().div_ceil(step) };
     let left = size as isize - first;
+    // Most often all of them are, and a division takes as long as a tap.
+    if start == 0 && left > ((taps - 1) * step) as isize {
+        return 0..taps;
+    }
     let end = if left <= 0 { 0 } else { left.unsigned_abs().div_ceil(step).min(taps) };
     start.min(end)..end
 }

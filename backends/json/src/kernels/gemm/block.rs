@@ -6,6 +6,7 @@ use super::{Bias, GemmParams, pack};
 use crate::kernels::activation::Activation;
 use crate::kernels::isa::{Isa, dispatch};
 use crate::kernels::layout::BLOCK;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// Rows of A packed together, depth and columns of a cache block: 196 x 384 of A and 384 x 256 of B are 288 and
@@ -19,8 +20,8 @@ const COLUMNS: usize = 256;
 pub(crate) enum Source {
     /// Base and strides (row, column).
     Strided(*const f32, [usize; 2]),
-    /// Panels made by [`pack::pack_b`].
-    Packed(*const f32),
+    /// Panels made by [`pack::pack_b`], and the rows of B in each, of which the product takes the first.
+    Packed(*const f32, usize),
 }
 
 // SAFETY: read-only pointers into a slice that outlives the parallel call.
@@ -32,7 +33,7 @@ impl Source {
     pub(super) fn offset(self, by: usize) -> Source {
         match self {
             Source::Strided(p, strides) => Source::Strided(p.wrapping_add(by), strides),
-            packed @ Source::Packed(_) => packed,
+            packed @ Source::Packed(..) => packed,
         }
     }
 }
@@ -74,15 +75,24 @@ impl Block<'_> {
                     pack::panel_a(a, self.p.a, count, k, self.p.alpha, &mut a_space[pack::panel_a_len(start, k)..]);
                 }
             }
-            for n0 in self.columns.clone().step_by(COLUMNS) {
-                let n1 = (n0 + COLUMNS).min(self.columns.end);
-                let parts = k.div_ceil(DEPTH).max(1);
-                for i in 0..parts {
-                    let ks = cut(k, parts, i)..cut(k, parts, i + 1);
-                    // SAFETY: as above.
-                    unsafe { self.depth(&panels, a_space, n0..n1, ks, b_space) };
-                }
-                self.activate(m0..m1, n0..n1);
+            // SAFETY: as above.
+            unsafe { self.panels(&panels, a_space, b_space) };
+        }
+    }
+
+    /// The rows that are packed in `a`.
+    ///
+    /// # Safety
+    /// As [`Block::run`], for these rows.
+    pub(super) unsafe fn panels(&self, panels: &Panels, a: &[f32], b_space: &mut [f32]) {
+        let k = self.p.k;
+        for n0 in self.columns.clone().step_by(COLUMNS) {
+            let n1 = (n0 + COLUMNS).min(self.columns.end);
+            let parts = k.div_ceil(DEPTH).max(1);
+            for i in 0..parts {
+                let ks = cut(k, parts, i)..cut(k, parts, i + 1);
+                // SAFETY: the caller vouches for it.
+                unsafe { self.depth(panels, a, n0..n1, ks, b_space) };
             }
         }
     }
@@ -96,7 +106,7 @@ impl Block<'_> {
         // SAFETY: the caller vouches for B.
         let (b, b_panel) = unsafe {
             match self.b {
-                Source::Packed(b) => (b.add(ns.start * p.k + ks.start * BLOCK), p.k * BLOCK),
+                Source::Packed(b, k) => (b.add(ns.start * k + ks.start * BLOCK), k * BLOCK),
                 Source::Strided(b, strides) => {
                     pack::panels(self.isa, b, strides, ks.clone(), ns.clone(), b_space);
                     (b_space.as_ptr(), ks.len() * BLOCK)
@@ -114,96 +124,67 @@ impl Block<'_> {
                 // SAFETY: panel n / 16 of B exists.
                 let b = unsafe { b.add((n - ns.start) / BLOCK * b_panel) };
                 // Each tile fetches one panel of the next columns; with fewer tiles the hardware must do.
-                let next = if index < blocks && matches!(self.b, Source::Packed(_)) { blocks + index } else { 0 };
-                let ahead = b.wrapping_add(next * b_panel);
+                let next = if index < blocks && matches!(self.b, Source::Packed(..)) { blocks + index } else { 0 };
                 let a = a[pack::panel_a_len(start, p.k) + ks.start * rows..].as_ptr();
-                let tile =
-                    Tile { a, b, b_panel, k: ks.len(), ahead, out: std::ptr::null_mut(), out_row: 0, add: false };
+                let tile = Tile::new(a, b, b_panel, ks.len(), next * b_panel);
+                let rows_of_c = panels.first + start..panels.first + start + rows;
+                let (first, last) = (ks.start == 0, ks.end == p.k);
                 // SAFETY: the table matches the CPU; the caller vouches for A, B and C.
-                unsafe {
-                    self.tile(
-                        table[rows - 1],
-                        tile,
-                        panels.first + start..panels.first + start + rows,
-                        n,
-                        columns,
-                        blocks,
-                        &ks,
-                    )
-                };
+                unsafe { self.tile(table[rows - 1], tile, &At { rows: rows_of_c, n, columns, blocks, first, last }) };
             }
             n += columns;
         }
     }
 
-    /// One tile: straight into C if nothing else is to be done there, else through a buffer.
+    /// One tile: straight into C where it fills whole vectors of it, else through a buffer.
     ///
     /// # Safety
     /// As [`Block::run`]; the tile's panels are valid.
-    #[expect(clippy::too_many_arguments, reason = "the coordinates of a tile")]
-    unsafe fn tile(
-        &self,
-        run: TileFn,
-        mut tile: Tile,
-        rows: Range<usize>,
-        n: usize,
-        columns: usize,
-        blocks: usize,
-        ks: &Range<usize>,
-    ) {
-        let (p, last) = (self.p, ks.end == self.p.k);
-        let beta = if ks.start > 0 { 1.0 } else { p.beta };
-        let clamp = self.act.as_clamp().filter(|_| last);
-        let plain = !last || (self.bias == Bias::None && self.residual.is_none() && self.act == Activation::None);
-        let at = rows.start * p.c_row + n;
-        let c = self.c.wrapping_add(at);
-        if plain && columns == blocks * BLOCK && (beta == 0.0 || beta == 1.0) {
-            (tile.out, tile.out_row, tile.add) = (c, p.c_row, beta == 1.0);
-            // SAFETY: the caller vouches for it.
-            unsafe { run(&tile) };
-            return;
-        }
-        let mut sums = [0.0f32; LARGEST];
-        (tile.out, tile.out_row) = (sums.as_mut_ptr(), blocks * BLOCK);
-        // SAFETY: `sums` holds the largest tile; the caller vouches for the rest.
-        unsafe { run(&tile) };
-        let null = std::ptr::null();
+    unsafe fn tile(&self, run: TileFn, mut tile: Tile, at: &At) {
+        let (p, null) = (self.p, std::ptr::null());
+        let beta = if at.first { p.beta } else { 1.0 };
+        let offset = at.rows.start * p.c_row + at.n;
+        let c = self.c.wrapping_add(offset);
         let (bias_row, bias_column) = match self.bias {
-            Bias::PerRow(v) if last => (v[rows.start..].as_ptr(), null),
-            Bias::PerCol(v) if last => (null, v[n..].as_ptr()),
+            Bias::PerRow(v) if at.last => (v[at.rows.start..].as_ptr(), null),
+            Bias::PerCol(v) if at.last => (null, v[at.n..].as_ptr()),
             _ => (null, null),
         };
-        dispatch(
-            self.isa,
-            Finish {
-                sums: sums.as_ptr(),
-                sums_row: blocks * BLOCK,
-                c,
-                c_row: p.c_row,
-                rows: rows.len(),
-                columns,
-                beta,
-                bias_row,
-                bias_column,
-                residual: self.residual.filter(|_| last).map_or(null, |r| r.wrapping_add(at)),
-                clamp: clamp.unwrap_or((f32::NEG_INFINITY, f32::INFINITY)),
-            },
-        );
-    }
-
-    /// The activations that do not fit in registers, while the block is in cache.
-    fn activate(&self, rows: Range<usize>, columns: Range<usize>) {
-        if self.act.as_clamp().is_none() {
-            for row in rows {
-                // SAFETY: this task's own part of a row of C.
-                let part = unsafe {
-                    let start = self.c.add(row * self.p.c_row + columns.start);
-                    std::slice::from_raw_parts_mut(start, columns.len())
-                };
-                self.act.apply(self.isa, part);
-            }
+        let residual = self.residual.filter(|_| at.last).map_or(null, |r| r.wrapping_add(offset));
+        let clamp = self.act.as_clamp().filter(|_| at.last).unwrap_or(Tile::NO_CLAMP);
+        if at.columns == at.blocks * BLOCK && (beta == 0.0 || beta == 1.0) && bias_row.is_null() {
+            (tile.out, tile.out_row, tile.add) = (c, p.c_row, beta == 1.0);
+            (tile.bias, tile.residual, tile.clamp) = (bias_column, residual, clamp);
+            // SAFETY: the caller vouches for it.
+            unsafe { run(&tile) };
+        } else {
+            let mut sums = MaybeUninit::<[f32; LARGEST]>::uninit();
+            (tile.out, tile.out_row) = (sums.as_mut_ptr().cast(), at.blocks * BLOCK);
+            // SAFETY: `sums` holds the largest tile; the caller vouches for the rest.
+            unsafe { run(&tile) };
+            let (rows, columns, c_row) = (at.rows.len(), at.columns, p.c_row);
+            let (sums, sums_row) = (sums.as_ptr().cast(), at.blocks * BLOCK);
+            let finish =
+                Finish { sums, sums_row, c, c_row, rows, columns, beta, bias_row, bias_column, residual, clamp };
+            dispatch(self.isa, finish);
+        }
+        if at.last && self.act.as_clamp().is_none() {
+            // SAFETY: this task's own rows of C, while they are in cache.
+            unsafe { self.act.apply_rows(self.isa, c, p.c_row, at.rows.len(), at.columns) };
         }
     }
+}
+
+/// The place of a tile.
+struct At {
+    rows: Range<usize>,
+    /// First column and number of columns, in this many panels.
+    n: usize,
+    columns: usize,
+    blocks: usize,
+    /// Whether it sums the beginning of k, its end.
+    first: bool,
+    last: bool,
 }
 
 /// Where part `i` of `parts` of k starts: on whole blocks of the panels.
@@ -212,15 +193,20 @@ fn cut(k: usize, parts: usize, i: usize) -> usize {
 }
 
 /// Packed rows cut into panels of nearly equal size.
-struct Panels {
+pub(super) struct Panels {
     first: usize,
     rows: usize,
     max: usize,
 }
 
 impl Panels {
+    /// Those of the rows of a whole product; `None` if they are more than are packed together.
+    pub(super) fn of(isa: Isa, rows: usize) -> Option<Panels> {
+        (rows <= ROWS).then(|| Panels { first: 0, rows, max: tiles(isa, rows).0.len() })
+    }
+
     /// Start (from `first`) and rows of each panel.
-    fn iter(&self) -> impl Iterator<Item = (usize, usize)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, usize)> {
         let (rows, parts) = (self.rows, self.rows.div_ceil(self.max));
         (0..parts).map(move |i| (rows * i / parts, rows * (i + 1) / parts - rows * i / parts))
     }

@@ -6,6 +6,7 @@ use crate::kernels::layout::BLOCK;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::simd::{Avx2x16, Avx512x16};
 use crate::kernels::simd::{Portable16, V16};
+use crate::kernels::unrolled::unrolled;
 
 /// One tile's work. Strides count f32 values.
 #[derive(Clone)]
@@ -23,6 +24,34 @@ pub(crate) struct Tile {
     pub(crate) out_row: usize,
     /// Add to what `out` holds.
     pub(crate) add: bool,
+    /// One value for each column, and a matrix laid out as `out`, added at the end; null: none.
+    pub(crate) bias: *const f32,
+    pub(crate) residual: *const f32,
+    /// The range that the sums are brought into at last.
+    pub(crate) clamp: (f32, f32),
+}
+
+impl Tile {
+    /// The range that is all numbers.
+    pub(crate) const NO_CLAMP: (f32, f32) = (f32::NEG_INFINITY, f32::INFINITY);
+
+    /// The product of a panel of A and panels of B `b_panel` apart, over `k`, into the sums as they are; it fetches from `b` + `ahead`
+    /// values on.
+    pub(crate) fn new(a: *const f32, b: *const f32, b_panel: usize, k: usize, ahead: usize) -> Tile {
+        Tile {
+            a,
+            b,
+            b_panel,
+            k,
+            ahead: b.wrapping_add(ahead),
+            out: std::ptr::null_mut(),
+            out_row: 0,
+            add: false,
+            bias: std::ptr::null(),
+            residual: std::ptr::null(),
+            clamp: Tile::NO_CLAMP,
+        }
+    }
 }
 
 /// A compiled tile.
@@ -46,16 +75,57 @@ unsafe fn step<V: V16, const P: usize, const OB: usize>(
         unsafe {
             V::prefetch(ahead.wrapping_add(i * BLOCK));
             let mut bv = [V::splat(0.0); OB];
-            for o in 0..OB {
+            unrolled!(o in 0..OB {
                 bv[o] = V::load(b.add(o * b_panel + i * BLOCK));
-            }
-            for p in 0..P {
+            });
+            unrolled!(p in 0..P {
                 let av = V::splat(*a.add(p * BLOCK + i));
-                for o in 0..OB {
+                unrolled!(o in 0..OB {
                     acc[p][o] = av.fma(bv[o], acc[p][o]);
-                }
+                });
+            });
+        }
+    }
+}
+
+/// Asks for the rows that the end reads and writes.
+#[inline(always)]
+fn fetch<V: V16, const P: usize, const OB: usize>(t: &Tile) {
+    for p in 0..P {
+        for o in 0..OB {
+            let at = p * t.out_row + o * BLOCK;
+            V::prefetch(t.out.wrapping_add(at));
+            if !t.residual.is_null() {
+                V::prefetch(t.residual.wrapping_add(at));
             }
         }
+    }
+}
+
+/// What `out` held, bias, residual and clamp, then the store.
+///
+/// # Safety
+/// As [`tile`].
+#[inline(always)]
+unsafe fn finish<V: V16, const P: usize, const OB: usize>(t: &Tile, acc: &[[V; OB]; P]) {
+    // SAFETY: the caller vouches for features and pointers.
+    unsafe {
+        let (lo, hi) = (V::splat(t.clamp.0), V::splat(t.clamp.1));
+        unrolled!(o in 0..OB {
+            // Negative zero is what changes no sum.
+            let bias = if t.bias.is_null() { V::splat(-0.0) } else { V::load(t.bias.add(o * BLOCK)) };
+            unrolled!(p in 0..P {
+                let at = p * t.out_row + o * BLOCK;
+                let mut v = acc[p][o].add(bias);
+                if t.add {
+                    v = v.add(V::load(t.out.add(at)));
+                }
+                if !t.residual.is_null() {
+                    v = v.add(V::load(t.residual.add(at)));
+                }
+                hi.min(lo.max(v)).store(t.out.add(at));
+            });
+        });
     }
 }
 
@@ -65,6 +135,7 @@ unsafe fn step<V: V16, const P: usize, const OB: usize>(
 unsafe fn tile<V: V16, const P: usize, const OB: usize>(t: &Tile) {
     // SAFETY: the caller vouches for features and pointers.
     unsafe {
+        fetch::<V, P, OB>(t);
         let mut acc = [[V::splat(0.0); OB]; P];
         let (mut a, mut b, mut ahead) = (t.a, t.b, t.ahead);
         let mut left = t.k;
@@ -76,15 +147,7 @@ unsafe fn tile<V: V16, const P: usize, const OB: usize>(t: &Tile) {
             a = a.add(P * BLOCK);
             left -= count;
         }
-        // Nothing else happens here: with a longer epilogue the compiler unrolls these loops too late and keeps the
-        // accumulators in memory throughout the loop above.
-        for p in 0..P {
-            for o in 0..OB {
-                let out = t.out.add(p * t.out_row + o * BLOCK);
-                let v = if t.add { acc[p][o].add(V::load(out)) } else { acc[p][o] };
-                v.store(out);
-            }
-        }
+        finish(t, &acc);
     }
 }
 

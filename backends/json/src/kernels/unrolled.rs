@@ -1,0 +1,18 @@
+//! Loops that are written out before the compiler sees them.
+
+/// The block once for each constant index below the constant length, 14 at most. The compiler unrolls a loop only after it
+/// has given up on registers for arrays that several loops index; written out, the sums of a tile stay in registers. To
+/// check, disassemble a program and look for stores to the stack between the multiply-adds.
+macro_rules! unrolled {
+    ($index:ident in 0..$len:ident $body:block) => {
+        unrolled!(@ $index $len $body [0 1 2 3 4 5 6 7 8 9 10 11 12 13])
+    };
+    (@ $index:ident $len:ident $body:block [$($at:literal)*]) => {
+        $(if $at < $len {
+            let $index: usize = $at;
+            $body
+        })*
+    };
+}
+
+pub(crate) use unrolled;
