@@ -127,6 +127,18 @@ pub struct StepTime {
     /// Nodes that it computes by their positions in [`Region::nodes`](crate::Region::nodes), for code that has no names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub indices: Vec<usize>,
+    /// Multiplications and additions (or other operations that bound the speed of its kind) that it does, as its formula has them;
+    /// 0: not told.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub operations: u64,
+    /// Bytes that it reads and writes, each once; 0: not told.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bytes: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Gives the memory of outputs whose sizes are known only when they are computed.

@@ -4,7 +4,8 @@
 
 DATA is a folder made by `tests/python/prepare.py`, and a model is a folder of it (those without another are in "seeded"); run this
 in an environment with tests/python/requirements.txt, and with openvino where it is asked for, whose sums are then f32.
-Prints one Markdown row a model and thread count. A row's ratio is the median over the rounds of byoc's time over the fastest
+Prints one Markdown row a model and thread count. With `--ceilings`, a row has the least time that the machine needs for the
+multiplications and additions of direct formulas, or for reading the file once, whichever is longer. A row's ratio is the median over the rounds of byoc's time over the fastest
 other engine's of the same round, so that a machine whose speed drifts does not decide it.
 """
 
@@ -47,6 +48,15 @@ def byoc(program: str, artifact: Path, inputs: Path, threads: int, seconds: floa
     return {"load_ms": load, "median_ms": median, "peak_mb": report["peak_mb"]}
 
 
+def floor_ms(arguments: argparse.Namespace, artifact: Path, inputs: Path, threads: int) -> float:
+    """The least time of a run, from what its steps tell of their work."""
+    command = [arguments.byoc, "bench", str(artifact), "-i", str(inputs), "--threads", "1", "--repeat", "1", "--profile", "--json"]
+    report = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    operations = sum(operator["operations"] for operator in report["operators"])
+    rate, bandwidth = (1e6 * threads * ceiling for ceiling in arguments.ceilings)
+    return max(operations / rate, artifact.stat().st_size / bandwidth)
+
+
 def peers(arguments: argparse.Namespace, model: str, threads: int) -> dict[str, list[str]]:
     """The commands that measure the other engines, by their names."""
     given = folder(arguments.data, model)
@@ -71,7 +81,7 @@ def measure(arguments: argparse.Namespace, model: str, threads: int, artifact: P
     return rounds
 
 
-def row(model: str, threads: int, rounds: list[dict[str, dict]], engines: list[str]) -> str:
+def row(model: str, threads: int, rounds: list[dict[str, dict]], engines: list[str], floor: float | None) -> str:
     """One line of the table."""
 
     def medians(key: str) -> str:
@@ -85,7 +95,8 @@ def row(model: str, threads: int, rounds: list[dict[str, dict]], engines: list[s
     ratios = [ratio(runs) for runs in rounds if ratio(runs) is not None]
     ratio_of_all = f"{statistics.median(ratios):.2f}" if ratios else "-"
     times, loads, peaks = (medians(key) for key in ("median_ms", "load_ms", "peak_mb"))
-    return f"| {model} | {threads} | {times} | **{ratio_of_all}** | {loads} | {peaks} |"
+    floors = "" if floor is None else f" {floor:.3g} |"
+    return f"| {model} | {threads} | {times} | **{ratio_of_all}** | {loads} | {peaks} |{floors}"
 
 
 def folder(data: str, model: str) -> Path:
@@ -100,6 +111,7 @@ def main() -> None:
     parser.add_argument("--byoc", default="target/release/byoc")
     parser.add_argument("--openvino", action="store_true")
     parser.add_argument("--tract")
+    parser.add_argument("--ceilings", nargs=2, type=float, metavar=("GFLOP/S", "GB/S"), help="what one core can do")
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--threads", nargs="*", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
@@ -108,6 +120,7 @@ def main() -> None:
     engines = ["byoc", "onnxruntime"] + ["openvino"] * arguments.openvino + ["tract"] * bool(arguments.tract)
     columns = ["model", "threads", *(f"{engine} ms" for engine in engines), "byoc / fastest other"]
     columns += [f"{what}: {engine}" for what in ("load ms", "peak MB") for engine in engines]
+    columns += ["floor ms"] * bool(arguments.ceilings)
     print("| " + " | ".join(columns) + " |")
     print("|---" * len(columns) + "|")
     with tempfile.TemporaryDirectory() as temporary:
@@ -116,7 +129,10 @@ def main() -> None:
             source = folder(arguments.data, model) / "model.onnx"
             subprocess.run([arguments.byoc, "compile", str(source), "-o", str(artifact)], check=True, capture_output=True)
             for threads in arguments.threads:
-                print(row(model, threads, measure(arguments, model, threads, artifact), engines), flush=True)
+                inputs = folder(arguments.data, model) / "inputs.npz"
+                floor = floor_ms(arguments, artifact, inputs, threads) if arguments.ceilings else None
+                rounds = measure(arguments, model, threads, artifact)
+                print(row(model, threads, rounds, engines, floor), flush=True)
             artifact.unlink()
 
 

@@ -21,6 +21,7 @@ mod shapes;
 mod shared_threads;
 mod sized;
 mod steps;
+mod work;
 
 use bind::Bound;
 use memory::{Buffer, Frame, Inputs, Outputs};
@@ -129,7 +130,7 @@ impl Executable for Loaded<'_> {
     }
 
     fn steps(&mut self) -> Result<Vec<StepTime>, Error> {
-        Ok(self.clock.as_ref().map_or_else(Vec::new, |clock| clock.steps(&self.program)))
+        Ok(self.clock.as_ref().map_or_else(Vec::new, |clock| clock.steps(&self.program, self.prepared.as_ref())))
     }
 
     fn lend(&mut self, texts: Arc<dyn Texts>) -> Result<(), Error> {

@@ -14,3 +14,4 @@ mod places;
 mod recurrent;
 mod sampling;
 mod shapes;
+mod work;

@@ -145,10 +145,9 @@ impl Simulator {
         let layers = self.kmodel.layers.iter().zip(self.times.iter().flatten());
         let step = |(layer, (start, time)): (&Layer, &(Duration, Duration))| StepTime {
             kernel: type_name(layer.operation.kind()).to_owned(),
-            nodes: Vec::new(),
-            indices: Vec::new(),
             start: start.as_secs_f64(),
             seconds: time.as_secs_f64(),
+            ..StepTime::default()
         };
         layers.map(step).collect()
     }

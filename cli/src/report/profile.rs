@@ -19,36 +19,72 @@ struct Row<'a> {
     node: String,
     backend: &'a str,
     time: Duration,
+    operations: u64,
+    bytes: u64,
+}
+
+/// What a table shows of times: rates only where some step tells its work.
+struct Cells {
+    total: Duration,
+    rates: bool,
+}
+
+impl Cells {
+    /// The head of a table.
+    fn head(&self, first: &[&'static str]) -> Vec<&'static str> {
+        let rates: &[_] = if self.rates { &[">Gop/s", ">GB/s"] } else { &[] };
+        [first, &[">time"], rates, &[">share"]].concat()
+    }
+
+    /// The cells of a time of this work.
+    fn row(&self, time: Duration, operations: u64, bytes: u64) -> Vec<String> {
+        let rates = [operations, bytes].map(|work| rate(work, time));
+        let rates = if self.rates { &rates[..] } else { &[] };
+        [&[duration(time)], rates, &[self.share(time)]].concat()
+    }
+
+    fn share(&self, time: Duration) -> String {
+        let share = if self.total.is_zero() { 0.0 } else { 100.0 * time.as_secs_f64() / self.total.as_secs_f64() };
+        format!("{share:.1}%")
+    }
+}
+
+/// 10^9 a second, where it is told.
+fn rate(work: u64, time: Duration) -> String {
+    match work as f64 / time.as_secs_f64() / 1e9 {
+        rate if !rate.is_finite() || work == 0 => "-".into(),
+        rate if rate < 10.0 => format!("{rate:.2}"),
+        rate if rate < 100.0 => format!("{rate:.1}"),
+        rate => format!("{rate:.0}"),
+    }
 }
 
 /// The tables. Shares are of all that regions and copies took.
 pub(crate) fn profile(profile: &Profile) -> String {
-    let total = profile.total();
-    let cells = |time: Duration| {
-        let share = if total.is_zero() { 0.0 } else { 100.0 * time.as_secs_f64() / total.as_secs_f64() };
-        [duration(time), format!("{share:.1}%")]
-    };
     let mut text = String::new();
     let steps = rows(profile);
+    let rates = steps.iter().any(|step| step.operations > 0 || step.bytes > 0);
+    let of_steps = Cells { total: profile.total(), rates };
+    let cells = |time: Duration| [duration(time), of_steps.share(time)];
     if !steps.is_empty() {
-        let mut table = Table::new(&["step", "node", "backend", ">time", ">share"]);
+        let mut table = Table::new(&of_steps.head(&["step", "node", "backend"]));
         for row in steps.iter().take(STEPS) {
-            let [time, share] = cells(row.time);
-            table.row([row.step, &row.node, row.backend, &time, &share]);
+            let names = [row.step, &row.node, row.backend].map(str::to_owned);
+            table.row(names.into_iter().chain(of_steps.row(row.time, row.operations, row.bytes)));
         }
         text += &table.text();
         if let Some(rest) = steps.get(STEPS..).filter(|rest| !rest.is_empty()) {
             let [time, share] = cells(rest.iter().map(|row| row.time).sum());
             text += &format!("and {}, {time}, {share}; --json has all\n", count(rest.len(), "more step"));
         }
-        let mut table = Table::new(&["operator", "backend", ">steps", ">time", ">share"]);
+        let mut table = Table::new(&of_steps.head(&["operator", "backend", ">steps"]));
         for sum in profile.operators() {
-            let [time, share] = cells(sum.time);
-            table.row([&sum.operator, &sum.backend, &sum.steps.to_string(), &time, &share]);
+            let names = [sum.operator, sum.backend, sum.steps.to_string()];
+            table.row(names.into_iter().chain(of_steps.row(sum.time, sum.operations, sum.bytes)));
         }
         for (backend, rest) in rests(profile) {
-            let [time, share] = cells(rest);
-            table.row(["(rest of the regions)", backend, "-", &time, &share]);
+            let names = ["(rest of the regions)", backend, "-"].map(str::to_owned);
+            table.row(names.into_iter().chain(of_steps.row(rest, 0, 0)));
         }
         text += &format!("\n{}", table.text());
         let mut table = Table::new(&["backend", ">regions", ">time", ">share"]);
@@ -84,6 +120,8 @@ fn rows<'a>(profile: &'a Profile) -> Vec<Row<'a>> {
         node: nodes(&step.nodes),
         backend: &region.backend,
         time: step.time,
+        operations: step.operations,
+        bytes: step.bytes,
     };
     let mut rows: Vec<Row<'a>> = profile.steps().into_iter().map(of_step).collect();
     let regions = profile.regions.iter().filter_map(|region| Some((region, rest(region)?)));
@@ -92,6 +130,8 @@ fn rows<'a>(profile: &'a Profile) -> Vec<Row<'a>> {
         node: region.symbol.clone(),
         backend: &region.backend,
         time,
+        operations: 0,
+        bytes: 0,
     }));
     // A stable sort: equal times stay in the order of the run.
     rows.sort_by_key(|row| std::cmp::Reverse(row.time));
@@ -138,6 +178,8 @@ mod tests {
             operator: operator.into(),
             nodes: nodes.iter().map(|&node| node.to_owned()).collect(),
             time: Duration::from_millis(millis),
+            operations: 0,
+            bytes: 0,
         }
     }
 
@@ -181,6 +223,27 @@ x        host  cuda:0  2.0 KiB  3.00 ms  30.0%
         assert_eq!(profile(&both), expected);
         let on_host = Profile { regions: vec![region("r0", 0, Vec::new())], ..Profile::default() };
         assert_eq!(profile(&on_host), "region  backend     time  share\nr0      gpu      0.00 µs   0.0%\n");
+    }
+
+    #[test]
+    fn rates_are_shown_where_work_is_told() {
+        let conv = StepTime { operations: 345_600_000, bytes: 12_000_000, ..step("conv", "Conv", &["c"], 3) };
+        let relu = StepTime { bytes: 250_000_000, ..step("unary", "Relu", &["r"], 1) };
+        let told = Profile { regions: vec![region("r0", 5, vec![conv, relu])], ..Profile::default() };
+        let expected = "\
+step                  node  backend     time  Gop/s  GB/s  share
+conv                  c     gpu      3.00 ms    115  4.00  60.0%
+unary                 r     gpu      1.00 ms      -   250  20.0%
+(rest of the region)  r0    gpu      1.00 ms      -     -  20.0%
+
+operator               backend  steps     time  Gop/s  GB/s  share
+Conv                   gpu          1  3.00 ms    115  4.00  60.0%
+Relu                   gpu          1  1.00 ms      -   250  20.0%
+(rest of the regions)  gpu          -  1.00 ms      -     -  20.0%
+";
+        let text = profile(&told);
+        assert_eq!(text.split_once("\nbackend").map(|(tables, _)| tables), Some(expected));
+        assert_eq!([rate(1, Duration::ZERO), rate(55_500_000, Duration::from_millis(1))], ["-", "55.5"]);
     }
 
     #[test]

@@ -30,6 +30,10 @@ pub struct OperatorTime {
     /// Their time.
     #[serde(rename = "seconds", serialize_with = "in_seconds")]
     pub time: Duration,
+    /// Multiplications and additions that they do, as far as they are told.
+    pub operations: u64,
+    /// Bytes that they read and write, as far as they are told.
+    pub bytes: u64,
 }
 
 /// The time of all regions of one backend.
@@ -94,12 +98,18 @@ impl Profile {
         for (region, step) in self.steps() {
             let (operator, backend) = (&step.operator, &region.backend);
             match sums.iter_mut().find(|sum| sum.operator == *operator && sum.backend == *backend) {
-                Some(sum) => (sum.steps, sum.time) = (sum.steps + 1, sum.time + step.time),
+                Some(sum) => {
+                    (sum.steps, sum.time) = (sum.steps + 1, sum.time + step.time);
+                    sum.operations = sum.operations.saturating_add(step.operations);
+                    sum.bytes = sum.bytes.saturating_add(step.bytes);
+                }
                 None => sums.push(OperatorTime {
                     operator: operator.clone(),
                     backend: backend.clone(),
                     steps: 1,
                     time: step.time,
+                    operations: step.operations,
+                    bytes: step.bytes,
                 }),
             }
         }
@@ -129,7 +139,7 @@ mod tests {
 
     fn step(kernel: &str, seconds: u64) -> StepTime {
         let time = Duration::from_secs(seconds);
-        StepTime { kernel: kernel.into(), operator: kernel.into(), nodes: Vec::new(), time }
+        StepTime { kernel: kernel.into(), operator: kernel.into(), nodes: Vec::new(), time, operations: 6, bytes: 10 }
     }
 
     fn region(seconds: u64, steps: Vec<StepTime>) -> RegionTime {
@@ -159,8 +169,10 @@ mod tests {
     fn sums_are_sorted_by_time() {
         let steps = vec![step("relu", 1), step("conv", 2), step("relu", 3)];
         let profile = Profile { regions: vec![region(7, steps), region(1, Vec::new())], ..Profile::default() };
-        let operators = profile.operators().into_iter().map(|it| (it.operator, it.steps, it.time.as_secs()));
-        assert_eq!(operators.collect::<Vec<_>>(), [("relu".to_owned(), 2, 4), ("conv".to_owned(), 1, 2)]);
+        let operators = profile.operators().into_iter();
+        let operators = operators.map(|it| (it.operator, it.steps, it.time.as_secs(), it.operations, it.bytes));
+        let expected = [("relu".to_owned(), 2, 4, 12, 20), ("conv".to_owned(), 1, 2, 6, 10)];
+        assert_eq!(operators.collect::<Vec<_>>(), expected);
         let longest = profile.steps().first().map(|(_, step)| step.time.as_secs());
         assert_eq!((longest, profile.backends()[0].regions, profile.total().as_secs()), (Some(3), 2, 8));
     }

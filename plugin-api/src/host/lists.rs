@@ -128,6 +128,7 @@ mod tests {
             indices: vec![1],
             start,
             seconds,
+            ..StepTime::default()
         };
         let steps = checked_steps(vec![step("conv\n", 0.0, 1.0)]).expect("sound");
         assert_eq!((steps[0].kernel.as_str(), steps[0].nodes[0].as_str()), ("conv", "a b"));

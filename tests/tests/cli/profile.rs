@@ -40,6 +40,9 @@ fn a_profile_tells_the_steps_of_a_region() {
     assert!(sum <= all && sum >= 0.9 * all, "{sum} of {all}");
     let convolution = steps.iter().find(|step| step["operator"] == "Conv").expect("a convolution");
     assert_eq!((&convolution["kernel"], &convolution["nodes"][0]), (&Value::from("conv"), &Value::from("make_plain0")));
+    let (tensor, weights) = (16 * 32 * 32, 16 * 16 * 9);
+    assert_eq!(convolution["operations"], 2 * tensor * 16 * 9);
+    assert_eq!(convolution["bytes"], 4 * (2 * tensor + weights));
     let sums = |list: &str| report[list].as_array().expect("sums").iter().map(seconds).sum::<f64>();
     assert!((sums("operators") - sum).abs() < 1e-6 && (sums("backends") - all).abs() < 1e-6, "{report}");
     // For people: the longest first, with sums, and nothing is cut off at 80 columns.
@@ -47,8 +50,8 @@ fn a_profile_tells_the_steps_of_a_region() {
     let titles = printed.lines().filter(|line| line.ends_with("share"));
     let titles: Vec<_> = titles.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     let expected = [
-        "step node backend time share",
-        "operator backend steps time share",
+        "step node backend time Gop/s GB/s share",
+        "operator backend steps time Gop/s GB/s share",
         "backend regions time share",
         "region backend time share",
     ];

@@ -6,6 +6,7 @@ use super::bind::Bound;
 use super::calls::{self, Call, Signature};
 use super::memory::{ALIGNMENT, Frame, Operand, Slot, Storage};
 use super::plan::{self, Sharing};
+use super::work::Work;
 use crate::kernels::Threads;
 use crate::program::{Op, Program, Value};
 
@@ -26,6 +27,7 @@ pub(super) struct PreparedStep {
     pub(super) call: Box<dyn Call>,
     pub(super) inputs: Vec<Option<Operand>>,
     pub(super) outputs: Vec<Option<Operand>>,
+    pub(super) work: Work,
 }
 
 impl Prepared {
@@ -37,10 +39,11 @@ impl Prepared {
     ) -> Result<Self, Error> {
         let sizes = sizes(program, shapes)?;
         let strides = strides(program, constants);
-        let mut ready = Vec::new();
+        let (mut ready, mut work) = (Vec::new(), Vec::new());
         for step in &program.steps {
             let signature = Signature::new(program, step, shapes, &strides, threads);
             ready.push(calls::prepare(&signature).map_err(|error| error.at(step.name.clone()))?);
+            work.push(Work::of(&signature, &sizes));
         }
         let sharing: Vec<Sharing> = ready.iter_mut().map(|ready| std::mem::take(&mut ready.sharing)).collect();
         let plan = plan::plan(program, &sizes, &sharing);
@@ -56,7 +59,7 @@ impl Prepared {
         };
         let mut steps = Vec::new();
         let mut scratch = 0;
-        for ((step, ready), sharing) in program.steps.iter().zip(ready).zip(&sharing) {
+        for (((step, ready), sharing), work) in program.steps.iter().zip(ready).zip(&sharing).zip(work) {
             if step.op == Op::View {
                 continue;
             }
@@ -64,7 +67,7 @@ impl Prepared {
             let outputs: Vec<Option<Operand>> = step.outputs.iter().map(|value| value.map(operand)).collect();
             let mut inputs: Vec<Option<Operand>> = step.inputs.iter().map(|value| value.map(operand)).collect();
             merge(&mut inputs, &outputs, sharing).map_err(|error| error.at(step.name.clone()))?;
-            steps.push(PreparedStep { name: step.name.clone(), call: ready.call, inputs, outputs });
+            steps.push(PreparedStep { name: step.name.clone(), call: ready.call, inputs, outputs, work });
         }
         let edge = |value: usize| Operand::new(plan.places[value], program.values[value].dtype, &shapes[value]);
         let target = |&(value, output): &(usize, usize)| {
@@ -85,6 +88,12 @@ impl Prepared {
         let outputs = frame.outputs.iter().map(|output| output.as_view());
         check("input", &self.inputs, frame.inputs.iter().copied())?;
         check("output", &self.outputs, outputs)
+    }
+
+    /// The work of [`Prepared::copy_outputs`].
+    pub(super) fn copying(&self) -> Work {
+        let bytes = self.copies.iter().map(|(from, to)| (from.bytes + to.bytes) as u64).sum();
+        Work { operations: 0, bytes }
     }
 
     /// Fills the outputs that no step wrote to directly.

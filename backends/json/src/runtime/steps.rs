@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use byoc_plugin_api::{Error, StepTime};
 
+use super::prepare::Prepared;
+use super::work::Work;
 use crate::program::{Op, Program, Step};
 
 /// What the copy of outputs that no step writes to directly is called.
@@ -33,20 +35,26 @@ impl Clock {
         done
     }
 
-    /// The steps of the last run of a program.
-    pub(super) fn steps(&self, program: &Program) -> Vec<StepTime> {
+    /// The steps of the last run of a program, as it was prepared for the shapes of that run.
+    pub(super) fn steps(&self, program: &Program, prepared: Option<&Prepared>) -> Vec<StepTime> {
         // Views are no work, and have no step when the program is prepared.
         let steps = program.steps.iter().filter(|step| step.op != Op::View);
         let named = steps.map(|step| (kernel(step), vec![step.name.clone()]));
         let named = named.chain([(COPY.to_owned(), Vec::new())]);
-        let step = |((kernel, nodes), (start, time)): ((String, Vec<String>), &(Duration, Duration))| StepTime {
+        let work = prepared
+            .into_iter()
+            .flat_map(|prepared| prepared.steps.iter().map(|step| step.work).chain([prepared.copying()]));
+        let work = work.chain(std::iter::repeat(Work::default()));
+        let step = |(((kernel, nodes), (start, time)), work): ((_, &(Duration, Duration)), Work)| StepTime {
             kernel,
             nodes,
             indices: Vec::new(),
             start: start.as_secs_f64(),
             seconds: time.as_secs_f64(),
+            operations: work.operations,
+            bytes: work.bytes,
         };
-        named.zip(&self.times).map(step).collect()
+        named.zip(&self.times).zip(work).map(step).collect()
     }
 }
 

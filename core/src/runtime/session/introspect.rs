@@ -66,6 +66,17 @@ pub struct StepTime {
     /// Wall time.
     #[serde(rename = "seconds", serialize_with = "seconds")]
     pub time: Duration,
+    /// Multiplications and additions that it does; 0: not told.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub operations: u64,
+    /// Bytes that it reads and writes; 0: not told.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub bytes: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Something that happened, and when.

@@ -100,7 +100,11 @@ impl Watch {
         for (index, step) in steps.iter().enumerate() {
             let time = Duration::try_from_secs_f64(step.seconds).unwrap_or_default();
             match self.steps.get_mut(index).filter(|sum| sum.kernel == step.kernel && sum.nodes == step.nodes) {
-                Some(sum) => sum.time += time,
+                Some(sum) => {
+                    sum.time += time;
+                    sum.operations = sum.operations.saturating_add(step.operations);
+                    sum.bytes = sum.bytes.saturating_add(step.bytes);
+                }
                 None => {
                     let operator = step.nodes.iter().find_map(|node| self.operators.get(node));
                     let operator = operator.unwrap_or(&step.kernel).clone();
@@ -109,6 +113,8 @@ impl Watch {
                         operator,
                         nodes: step.nodes.clone(),
                         time,
+                        operations: step.operations,
+                        bytes: step.bytes,
                     });
                 }
             }

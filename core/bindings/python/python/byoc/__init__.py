@@ -416,4 +416,16 @@ def _steps(region: Mapping[str, Any]) -> list[Step]:
     name, backend = region["region"], region["backend"]
     whole = {"kernel": name, "operator": name, "seconds": region["seconds"]}
     parts = region.get("steps") or [whole]
-    return [Step(name, backend, part["kernel"], part["operator"], tuple(part.get("nodes", ())), part["seconds"]) for part in parts]
+    return [
+        Step(
+            name,
+            backend,
+            part["kernel"],
+            part["operator"],
+            tuple(part.get("nodes", ())),
+            part["seconds"],
+            part.get("operations", 0),
+            part.get("bytes", 0),
+        )
+        for part in parts
+    ]

@@ -89,6 +89,10 @@ class Step(NamedTuple):
     """The nodes that it computes, as far as they are known."""
     seconds: float
     """Its time in the last run; of all times where it ran more than once."""
+    operations: int = 0
+    """Multiplications and additions that it does; 0: not told."""
+    bytes: int = 0
+    """Bytes that it reads and writes; 0: not told."""
 
 
 class Comparison(NamedTuple):

@@ -1,0 +1,88 @@
+//! What a step does, for profiles: its time over these is how fast it is.
+
+use super::calls::Signature;
+use crate::kernels::ConvKind;
+use crate::program::{Attention, Conv, Op, Side};
+
+/// Counts of one run of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Work {
+    /// Multiplications and additions of products, convolutions and attention as their formulas have them, whatever the kernel
+    /// saves; 0 for others.
+    pub(super) operations: u64,
+    /// Bytes of the tensors that it reads and writes, each once; of those that it takes parts of, the parts.
+    pub(super) bytes: u64,
+}
+
+impl Work {
+    /// The work of a step, with the bytes of every value of the program.
+    pub(super) fn of(signature: &Signature<'_>, sizes: &[usize]) -> Work {
+        let sum = |values: &[Option<usize>]| {
+            let mut distinct: Vec<usize> = values.iter().copied().flatten().collect();
+            distinct.sort_unstable();
+            distinct.dedup();
+            distinct.iter().fold(0u64, |sum, &value| sum.saturating_add(sizes[value] as u64))
+        };
+        let written = sum(&signature.step.outputs);
+        let read = match signature.step.op {
+            Op::Gather { .. } | Op::Slice { .. } => written,
+            _ => sum(&signature.step.inputs),
+        };
+        // Shapes that no product has are an error of the step itself.
+        let sums = sums(signature).unwrap_or(0);
+        Work { operations: sums.saturating_mul(2), bytes: read.saturating_add(written) }
+    }
+}
+
+/// Pairs of a multiplication and an addition; `None` where the shapes are not those of such a step.
+fn sums(signature: &Signature<'_>) -> Option<u64> {
+    let (x, y) = (signature.input(0).ok()?, signature.output(0).ok()?);
+    let elements = product(y);
+    match &signature.step.op {
+        Op::Conv(conv) => convolution(conv, x, y),
+        Op::Gemm(gemm) => {
+            let inner = if gemm.trans_a { x.len().checked_sub(2)? } else { x.len().checked_sub(1)? };
+            Some(elements.saturating_mul(x[inner] as u64))
+        }
+        Op::IntegerGemm(_) => Some(elements.saturating_mul(*x.last()? as u64)),
+        Op::NBits(weights) => Some(elements.saturating_mul(weights.k as u64)),
+        Op::IntegerConv(conv) => {
+            let channels = if conv.depthwise { 1 } else { *x.last()? };
+            Some(elements.saturating_mul(product(&[conv.kernel[0], conv.kernel[1], channels])))
+        }
+        Op::Recurrent(layer) => {
+            let &[outer, inner, input] = x else { return None };
+            let gates = product(&[layer.directions, layer.cell.gates(), layer.hidden]);
+            Some(product(&[outer, inner, input + layer.hidden]).saturating_mul(gates))
+        }
+        Op::Attention(attention) => of_attention(attention, y, signature.input(1).ok()?),
+        _ => Some(0),
+    }
+}
+
+fn convolution(conv: &Conv, x: &[usize], y: &[usize]) -> Option<u64> {
+    let (&[_, inputs, ..], &[_, outputs, ..]) = (x, y) else { return None };
+    let taps = product(&conv.kernel);
+    Some(match conv.kind {
+        ConvKind::Transposed => product(x).saturating_mul(product(&[outputs / conv.group])).saturating_mul(taps),
+        _ => product(y).saturating_mul(product(&[inputs / conv.group])).saturating_mul(taps),
+    })
+}
+
+fn of_attention(attention: &Attention, y: &[usize], keys: &[usize]) -> Option<u64> {
+    let batch = (*y.first()?).max(1) as u64;
+    let rows_of_heads = product(y) / (attention.value_dim.max(1) as u64);
+    let width = match attention.sides[1] {
+        Side::HeadsFirst => attention.kv_heads.unwrap_or(attention.heads) * attention.head_dim,
+        Side::RowsFirst { width, .. } => width,
+    };
+    let keys = product(keys) / batch / (width.max(1) as u64);
+    // Query i of as many sees i + 1 keys.
+    let pairs =
+        if attention.causal { rows_of_heads.saturating_mul(keys + 1) / 2 } else { rows_of_heads.saturating_mul(keys) };
+    Some(pairs.saturating_mul((attention.head_dim + attention.value_dim) as u64))
+}
+
+fn product(sizes: &[usize]) -> u64 {
+    sizes.iter().fold(1, |product, &size| u64::saturating_mul(product, size as u64))
+}

@@ -1,0 +1,100 @@
+//! What steps tell of their work, for rates in profiles.
+
+use byoc_plugin_api::testing::{self, RegionBuilder};
+use byoc_plugin_api::{Attribute, DType};
+
+use super::harness::{compile, empty};
+use super::recurrent::both_directions;
+
+/// Kernel, operations and bytes of each step of a run.
+fn work(net: &RegionBuilder, symbols: &[(&str, usize)]) -> Vec<(String, u64, u64)> {
+    let compiled = compile(net, &[]);
+    let mut executable = compiled.load(1).expect("load");
+    executable.time_steps(true).expect("times");
+    testing::run(net, executable.as_mut(), &net.inputs(1, symbols), symbols).expect("run");
+    let steps = executable.steps().expect("steps");
+    steps.into_iter().map(|step| (step.kernel, step.operations, step.bytes)).collect()
+}
+
+/// The first step that is called so.
+fn of(net: &RegionBuilder, kernel: &str) -> (u64, u64) {
+    let steps = work(net, &[]);
+    let found = steps.iter().find(|(name, ..)| name == kernel);
+    let (_, operations, bytes) = found.unwrap_or_else(|| panic!("no {kernel} in {steps:?}"));
+    (*operations, *bytes)
+}
+
+#[test]
+fn products_are_counted_by_their_sizes() {
+    let mut net = empty();
+    let (x, w) = (net.input([2, 3, 8]), net.weight([8, 5]));
+    let y = net.node("MatMul", &[x, w], [2, 3, 5], &[]);
+    net.output(y);
+    assert_eq!(of(&net, "gemm"), (2 * 6 * 5 * 8, 4 * (48 + 40 + 30)));
+    let mut net = empty();
+    let (x, w) = (net.input([8, 3]), net.weight([8, 16]));
+    let transposed = [("transA", Attribute::Int(1))];
+    let y = net.node("Gemm", &[x, w], [3, 16], &transposed[..]);
+    net.output(y);
+    assert_eq!(of(&net, "gemm"), (2 * 3 * 16 * 8, 4 * (24 + 128 + 48)));
+}
+
+#[test]
+fn convolutions_are_counted_by_their_formula_and_whatever_the_kernel_saves() {
+    let pads = [("pads", Attribute::Ints(vec![1; 4]))];
+    let mut net = empty();
+    let (x, w) = (net.input([1, 32, 6, 6]), net.weight([16, 32, 3, 3]));
+    let y = net.node("Conv", &[x, w], [1, 16, 6, 6], &pads[..]);
+    net.output(y);
+    assert_eq!(of(&net, "conv"), (2 * 16 * 36 * 32 * 9, 4 * (32 * 36 + 16 * 32 * 9 + 16 * 36)));
+    let mut net = empty();
+    let (x, w) = (net.input([1, 16, 6, 6]), net.weight([16, 1, 3, 3]));
+    let grouped = [pads[0].clone(), ("group", Attribute::Int(16))];
+    let y = net.node("Conv", &[x, w], [1, 16, 6, 6], &grouped[..]);
+    net.output(y);
+    assert_eq!(of(&net, "conv").0, 2 * 16 * 36 * 9);
+    // Each pixel adds a window.
+    let mut net = empty();
+    let (x, w) = (net.input([1, 4, 3, 3]), net.weight([4, 6, 2, 2]));
+    let strides = [("strides", Attribute::Ints(vec![2; 2]))];
+    let y = net.node("ConvTranspose", &[x, w], [1, 6, 6, 6], &strides[..]);
+    net.output(y);
+    assert_eq!(of(&net, "conv").0, 2 * 4 * 9 * 6 * 4);
+}
+
+#[test]
+fn attention_is_two_products_of_what_is_seen() {
+    for (causal, pairs) in [(0, 2 * 2 * 7 * 7), (1, 2 * 2 * 7 * 8 / 2)] {
+        let mut net = empty();
+        let [q, k] = [net.input([2, 2, 7, 8]), net.input([2, 2, 7, 8])];
+        let v = net.input([2, 2, 7, 4]);
+        let attributes = [("is_causal", Attribute::Int(causal))];
+        let y = net.node("Attention", &[q, k, v], [2, 2, 7, 4], &attributes[..]);
+        net.output(y);
+        assert_eq!(of(&net, "attention"), (2 * pairs * (8 + 4), 4 * 28 * (8 + 8 + 4 + 4)));
+    }
+}
+
+#[test]
+fn recurrent_layers_are_their_two_products_at_each_step() {
+    // 5 steps of 2 sequences, 2 directions of 3 gates, 3 states of 6 inputs.
+    assert_eq!(of(&both_directions(), "recurrent").0, 2 * 5 * 2 * 2 * 3 * 3 * (6 + 3));
+}
+
+#[test]
+fn other_steps_move_bytes_and_a_gather_only_what_it_takes() {
+    let mut net = empty();
+    let x = net.input([4, 8]);
+    let y = net.node("Exp", &[x], [4, 8], &[]);
+    let rows = net.numbers((DType::I64, [2]), &[3.0, 0.0]);
+    let y = net.node("Gather", &[y, rows], [2, 8], &[]);
+    net.output(y);
+    let expected = [("unary", 0, 2 * 4 * 32), ("gather", 0, 2 * 4 * 16), ("copy", 0, 0)];
+    assert_eq!(work(&net, &[]), expected.map(|(name, operations, bytes)| (name.to_owned(), operations, bytes)));
+    // Of the shapes of the run.
+    let mut net = empty();
+    let x = net.input("[n,8]");
+    let y = net.node("Exp", &[x], "[n,8]", &[]);
+    net.output(y);
+    assert_eq!(work(&net, &[("n", 3)])[0].2, 2 * 4 * 24);
+}
