@@ -14,6 +14,7 @@ mod fuse_gate;
 mod fuse_norm;
 mod graph;
 mod integer;
+mod join_masks;
 mod layout;
 mod lift;
 mod lower;
@@ -45,6 +46,7 @@ fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Resul
             integer::groups::run(&mut graph);
             fuse_gate::run(&mut graph);
             fuse_norm::run(&mut graph);
+            join_masks::run(&mut graph);
             fuse_attention::run(&mut graph);
             attention_node::run(&mut graph);
         }

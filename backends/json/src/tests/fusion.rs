@@ -249,6 +249,46 @@ fn attention_absorbs_transpositions_mask_and_split() {
     }
 }
 
+/// Attention in windows of `images` images, with a bias for heads and a mask for windows, which is computed behind the scores.
+fn windows(images: usize, exchanged: bool) -> RegionBuilder {
+    let (windows, heads, rows, columns) = (4, 3, 5, 8);
+    let mut net = empty();
+    let shape = [images * windows, heads, rows, columns];
+    let [q, k, v] = [net.input(shape), net.input(shape), net.input(shape)];
+    let keys = net.node("Transpose", &[k], [images * windows, heads, columns, rows], "perm=[0,1,3,2]");
+    let square = [images * windows, heads, rows, rows];
+    let product = net.node("MatMul", &[q, keys], square, &[]);
+    let bias = net.weight([1, heads, rows, rows]);
+    let biased = net.node("Add", &[product, bias], square, &[]);
+    let mask = net.input([1, windows, 1, rows, rows]);
+    let mask = net.node("Abs", &[mask], [1, windows, 1, rows, rows], &[]);
+    let listed = [images, windows, heads, rows, rows];
+    let list = net.ints(&listed.map(|size| size as i64));
+    let seen = net.node("Reshape", &[biased, list], listed, &[]);
+    let terms = if exchanged { [mask, seen] } else { [seen, mask] };
+    let masked = net.node("Add", &terms, listed, &[]);
+    let flat = net.ints(&square.map(|size| size as i64));
+    let scores = net.node("Reshape", &[masked, flat], square, &[]);
+    let softmax = net.node("Softmax", &[scores], square, "axis=-1");
+    let out = net.node("MatMul", &[softmax, v], shape, &[]);
+    net.output(out);
+    net
+}
+
+#[test]
+fn bias_and_mask_of_windows_are_one_mask() {
+    for exchanged in [false, true] {
+        let net = windows(1, exchanged);
+        let steps: Vec<_> = calls(&net).into_iter().filter(|call| call != "view").collect();
+        assert_eq!(steps, ["unary", "binary", "attention"]);
+        check(&net, &[]);
+        // The windows of an image begin again with the next.
+        let net = windows(2, exchanged);
+        assert!(!calls(&net).contains(&"attention".to_owned()));
+        check(&net, &[]);
+    }
+}
+
 #[test]
 fn what_somebody_else_reads_is_not_fused_away() {
     let mut net = empty();
