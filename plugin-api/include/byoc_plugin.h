@@ -378,8 +378,9 @@ typedef struct {
   // Writes the steps of the last run, as JSON: a list of `{"kernel": "conv", "nodes": ["/conv1"], "start": 0.0, "seconds": 1e-3}` in
   // the order in which they ran. `kernel` is what the backend calls it, `nodes` are the names of the nodes of the region that it
   // computes, as far as they are known, and `start` is counted in seconds from the beginning of the run. Code that has no names
-  // has `indices` as well as `nodes` or instead of them: the positions of nodes in the region, such as `[0, 2]`. On a device the
-  // host has waited for the run before it asks.
+  // has `indices` as well as `nodes` or instead of them: the positions of nodes in the region, such as `[0, 2]`. `operations` and
+  // `bytes`, where they are there, are how many multiplications and additions the step does and how many bytes it reads and
+  // writes: hosts show its time over them. On a device the host has waited for the run before it asks.
   int32_t (*read)(void *executable, byoc_sink out, byoc_sink error);
 } byoc_steps_table;
 

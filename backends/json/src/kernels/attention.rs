@@ -259,7 +259,7 @@ impl Rows<'_> {
         if self.count <= FEW_ROWS {
             for (i, row) in scores.chunks_exact_mut(keys.max(1)).enumerate() {
                 row[self.visible(i).min(keys)..].fill(0.0);
-                match self.masked(i, row) {
+                match dispatch(isa, Masked { rows: self, index: i, row }) {
                     Some(row) => dispatch(isa, Softmax { row, log: false }),
                     None => row.fill(0.0),
                 }
@@ -268,13 +268,7 @@ impl Rows<'_> {
             return unsafe { gemm_on_this_thread(isa, &product, scores, self.v, out, packing) };
         }
         let (weights, packing) = packing.split_at_mut(PanelProduct::len(self.count, keys));
-        let places = keys.div_ceil(BLOCK);
-        for (i, row) in scores.chunks_exact_mut(keys.max(1)).enumerate() {
-            let (start, step) = PanelProduct::row(isa, self.count, i, keys).expect("no more rows than are packed");
-            assert!(start + (places - 1) * step + BLOCK <= weights.len());
-            let (row, to) = (self.masked(i, row).unwrap_or_default(), weights[start..].as_mut_ptr());
-            dispatch(isa, SoftmaxInto { row, to, step, places });
-        }
+        dispatch(isa, Weigh { rows: self, keys, scores, weights });
         let values = if self.packed_values.is_empty() { self.v } else { self.packed_values };
         let packed_rows = (!self.packed_values.is_empty()).then_some(p.kv_len);
         // SAFETY: as above.
@@ -299,21 +293,69 @@ impl Rows<'_> {
             }
         }
     }
+}
 
-    /// The scores of row `i` with the keys that it sees, with the mask; `None` where it is to give zeros.
-    fn masked<'r>(&self, i: usize, row: &'r mut [f32]) -> Option<&'r mut [f32]> {
-        let len = self.visible(i).min(row.len());
-        let row = &mut row[..len];
-        if let Some(mask) = self.mask {
-            let (start, step) = (i * self.p.mask[2], self.p.mask[3]);
-            match step {
-                1 => row.iter_mut().zip(&mask[start..]).for_each(|(v, m)| *v += m),
-                0 => row.iter_mut().for_each(|v| *v += mask[start]),
-                _ => row.iter_mut().zip(mask[start..].iter().step_by(step)).for_each(|(v, m)| *v += m),
+/// The scores of a row with the keys that it sees, with the mask; `None` where it is to give zeros.
+struct Masked<'a, 'r> {
+    rows: &'a Rows<'a>,
+    index: usize,
+    row: &'r mut [f32],
+}
+
+impl<'r> Kernel for Masked<'_, 'r> {
+    type Out = Option<&'r mut [f32]>;
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) -> Option<&'r mut [f32]> {
+        let p = self.rows.p;
+        let len = self.rows.visible(self.index).min(self.row.len());
+        let row = &mut self.row[..len];
+        if let Some(mask) = self.rows.mask {
+            let (mask, step) = (&mask[self.index * p.mask[2]..], p.mask[3]);
+            if step == 1 {
+                let mask = &mask[..len];
+                for at in (0..len).step_by(BLOCK) {
+                    // SAFETY: `dispatch` checked the features; both slices have `len` values.
+                    unsafe {
+                        let sum = V::load_up_to(row.as_ptr().add(at), len - at);
+                        let sum = sum.add(V::load_up_to(mask.as_ptr().add(at), len - at));
+                        sum.store_up_to(row.as_mut_ptr().add(at), len - at);
+                    }
+                }
+            } else {
+                row.iter_mut().enumerate().for_each(|(at, score)| *score += mask[at * step]);
             }
         }
-        let hidden = self.p.hidden_gives_zeros && row.iter().all(|&score| score == f32::NEG_INFINITY);
-        (!hidden).then_some(row)
+        let hidden = p.hidden_gives_zeros && row.iter().all(|&score| score == f32::NEG_INFINITY);
+        if hidden { None } else { Some(row) }
+    }
+}
+
+/// Makes weights of scores, row by row, as the product with the values takes them.
+struct Weigh<'a, 'r> {
+    rows: &'a Rows<'a>,
+    keys: usize,
+    scores: &'r mut [f32],
+    weights: &'r mut [f32],
+}
+
+impl Kernel for Weigh<'_, '_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        let (isa, count, keys) = (self.rows.threads.isa(), self.rows.count, self.keys);
+        let places = keys.div_ceil(BLOCK);
+        let rows = self.scores.chunks_exact_mut(keys.max(1)).zip(PanelProduct::rows(isa, count, keys));
+        for (index, (row, (start, step))) in rows.enumerate() {
+            assert!(start + (places - 1) * step + BLOCK <= self.weights.len());
+            // SAFETY: `dispatch` checked the features; the assertion covers the places.
+            unsafe {
+                let row = Masked { rows: self.rows, index, row }.run::<V>().unwrap_or_default();
+                let to = self.weights.as_mut_ptr().add(start);
+                SoftmaxInto { row, to, step, places }.run::<V>();
+            }
+        }
     }
 }
 

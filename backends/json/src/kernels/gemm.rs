@@ -268,7 +268,7 @@ pub(crate) struct PanelProduct<'a> {
     pub(crate) isa: Isa,
     /// Without batch; `a` is not read.
     pub(crate) p: &'a GemmParams,
-    /// As [`PanelProduct::row`] says.
+    /// As [`PanelProduct::rows`] says.
     pub(crate) a: &'a [f32],
     /// A packed B with as many rows, or a strided one and no number.
     pub(crate) b: &'a [f32],
@@ -281,10 +281,12 @@ impl PanelProduct<'_> {
         pack::panel_a_len(rows, k)
     }
 
-    /// Where the first 16 values of row `index` of `rows` are, and how far the next 16 are from them.
-    pub(crate) fn row(isa: Isa, rows: usize, index: usize, k: usize) -> Option<(usize, usize)> {
-        let (start, count) = Panels::of(isa, rows)?.iter().find(|(start, count)| index < start + count)?;
-        Some((pack::panel_a_len(start, k) + (index - start) * BLOCK, count * BLOCK))
+    /// Of each of `rows` rows where its first 16 values are, and how far the next 16 are from them.
+    pub(crate) fn rows(isa: Isa, rows: usize, k: usize) -> impl Iterator<Item = (usize, usize)> {
+        let panels = Panels::of(isa, rows).into_iter().flat_map(|panels| panels.iter());
+        panels.flat_map(move |(start, count)| {
+            (0..count).map(move |index| (pack::panel_a_len(start, k) + index * BLOCK, count * BLOCK))
+        })
     }
 
     /// # Safety

@@ -178,7 +178,8 @@ pub(crate) unsafe fn exp_sum<V: V16>(row: &mut [f32], shift: f32, store: bool) -
             // e^-infinity is 0: the missing lanes do not count.
             let x = V::load_part(rest.as_ptr(), rest.len(), f32::NEG_INFINITY);
             let e = math::exp(x.sub(shift));
-            sum = sum.add(V::load_part(e.lanes().as_ptr(), rest.len(), 0.0));
+            // Where the shift is not a number, or infinite, so is the sum.
+            sum = sum.add(e);
             if store {
                 e.store_part(rest.as_mut_ptr(), rest.len());
             }

@@ -206,7 +206,7 @@ impl Panels {
     }
 
     /// Start (from `first`) and rows of each panel.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, usize)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (rows, parts) = (self.rows, self.rows.div_ceil(self.max));
         (0..parts).map(move |i| (rows * i / parts, rows * (i + 1) / parts - rows * i / parts))
     }
