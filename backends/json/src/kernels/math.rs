@@ -146,7 +146,7 @@ pub(crate) unsafe fn gelu_erf<V: V16>(x: V) -> V {
             -3.243_514_5e-4,
             7.319_814_5e-3,
             -5.268_464_2e-2,
-            -4.591_408_1e-1,
+            -4.591_408e-1,
             -1.151_114,
         ];
         let log = horner(t, fit).mul(t);
@@ -166,7 +166,7 @@ pub(crate) unsafe fn gelu_erf<V: V16>(x: V) -> V {
 pub(crate) unsafe fn gelu_tanh<V: V16>(x: V) -> V {
     // SAFETY: the caller vouches for the features.
     unsafe {
-        const TWICE: f32 = 1.595_769_1;
+        const TWICE: f32 = 1.595_769_2;
         let slope = x.mul(x).fma(V::splat(TWICE * 0.044_715), V::splat(TWICE));
         x.mul(sigmoid(x.mul(slope)))
     }

@@ -1,5 +1,4 @@
 //! The register tile of the blocked convolution: P pixels of one output row times OB blocks of 16 channels.
-#![expect(clippy::needless_range_loop, reason = "constant indices keep the sums in registers")]
 
 use crate::kernels::isa::Isa;
 use crate::kernels::layout::BLOCK;

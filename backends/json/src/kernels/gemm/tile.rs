@@ -1,5 +1,4 @@
 //! The register tile of the matrix product: P rows times OB blocks of 16 columns.
-#![expect(clippy::needless_range_loop, reason = "constant indices keep the sums in registers")]
 
 use crate::kernels::isa::Isa;
 use crate::kernels::layout::BLOCK;
