@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--byoc", default="target/release/byoc")
     parser.add_argument("--openvino", action="store_true")
     parser.add_argument("--tract")
-    parser.add_argument("--ceilings", nargs=2, type=float, metavar=("GFLOP/S", "GB/S"), help="what one core can do")
+    parser.add_argument("--ceilings", nargs=2, type=float, metavar=("GFLOP/S", "GB/S"), help="what one core can do; threads do as often as much")
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--threads", nargs="*", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)

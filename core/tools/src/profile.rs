@@ -61,7 +61,11 @@ impl Profile {
         }
         for (sum, region) in self.regions.iter_mut().zip(run.regions) {
             sum.time += region.time;
-            sum.steps.iter_mut().zip(region.steps).for_each(|(sum, step)| sum.time += step.time);
+            for (sum, step) in sum.steps.iter_mut().zip(region.steps) {
+                sum.time += step.time;
+                sum.operations = sum.operations.saturating_add(step.operations);
+                sum.bytes = sum.bytes.saturating_add(step.bytes);
+            }
         }
         self.copies.iter_mut().zip(run.copies).for_each(|(sum, time)| sum.time += time.time);
         self.spans = run.spans;
@@ -72,7 +76,11 @@ impl Profile {
         let runs = u32::try_from(runs.max(1)).unwrap_or(u32::MAX);
         for region in &mut self.regions {
             region.time /= runs;
-            region.steps.iter_mut().for_each(|step| step.time /= runs);
+            for step in &mut region.steps {
+                step.time /= runs;
+                step.operations /= u64::from(runs);
+                step.bytes /= u64::from(runs);
+            }
         }
         self.copies.iter_mut().for_each(|copy| copy.time /= runs);
         self

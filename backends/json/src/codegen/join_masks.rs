@@ -2,7 +2,7 @@
 //! a mask for each window, and sees them as before. Of one image the two terms are added to each other first, without the views:
 //! then they are one mask of an attention.
 
-use byoc_plugin_api::{DType, Dim};
+use byoc_plugin_api::DType;
 
 use super::graph::{Graph, Search};
 use crate::program::{Op, Step};
@@ -37,17 +37,22 @@ impl Search<'_, '_> {
         let sum = softmax.input(0).filter(|_| softmax.onnx() == Some("Softmax"))?;
         let (last, masked) = self.viewed(sum)?;
         let (second, add) = self.only(masked, "Add")?;
-        let (seen, mask) = self.sides(add, |value| self.viewed(value).is_some())?;
+        let of_a_sum = |value: usize| self.viewed(value).is_some_and(|(_, source)| self.only(source, "Add").is_some());
+        let (seen, mask) = self.sides(add, of_a_sum)?;
         let (view, biased) = self.viewed(seen)?;
         let (first, add) = self.only(biased, "Add")?;
         let is_scores = |value: usize| self.reader(value).is_some() && self.node(value, "MatMul").is_some();
         let (scores, bias) = self.sides(add, is_scores)?;
-        let shape = |value: usize| self.graph.shape(value);
-        let windows = |value: usize| shape(value).split_first().filter(|(images, _)| **images == Dim::Fixed(1));
+        let shape = self.graph.fixed_shape(scores)?;
+        let windows = |value: usize| self.graph.fixed_shape(value)?.strip_prefix(&[1]).map(<[_]>::to_vec);
+        let is_scores_shape = |value: usize| self.graph.fixed_shape(value).as_ref() == Some(&shape);
         let one_image =
-            windows(seen)?.1 == shape(scores) && shape(sum) == shape(scores) && shape(biased) == shape(scores);
-        let terms = windows(mask)?.1.len() == 4 && shape(bias).len() == 4 && self.graph.fixed_shape(scores).is_some();
-        let fits = one_image && terms && [bias, mask].iter().all(|&term| self.graph.is_fast(term));
+            windows(seen)? == shape && windows(masked)? == shape && [biased, sum].into_iter().all(is_scores_shape);
+        // Each term lacks some of the axes, and both together have all: else their sum would be another shape than is written here.
+        let (mask_shape, bias_shape) = (windows(mask)?, self.graph.fixed_shape(bias)?);
+        let both = mask_shape.len() == 4 && bias_shape.len() == 4;
+        let both = both && (0..4).all(|axis| mask_shape[axis].max(bias_shape[axis]) == shape[axis]);
+        let fits = one_image && both && [scores, bias, mask].iter().all(|&value| self.graph.is_fast(value));
         fits.then_some(Terms { scores, bias, mask, sum, steps: [first, view, second, last] })
     }
 

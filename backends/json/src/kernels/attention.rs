@@ -154,8 +154,8 @@ pub fn attention(
             let first = block * rows;
             let kv_head = head / (p.heads / p.kv_heads);
             if keys_len + values_len > 0 && packed_head != Some((batch, kv_head)) {
-                let keys = &k[(batch * p.k[0] + kv_head * p.k[1])..];
-                let values = &v[(batch * p.v[0] + kv_head * p.v[1])..];
+                let keys = &k[(batch * p.k[0] + kv_head * p.k[1]).min(k.len())..];
+                let values = &v[(batch * p.v[0] + kv_head * p.v[1]).min(v.len())..];
                 // SAFETY: `check` made sure that the keys and values of each head are within the slices.
                 unsafe {
                     panels(threads.isa(), keys.as_ptr(), [1, p.k[2]], 0..p.head_dim, 0..p.kv_len, packed_keys);

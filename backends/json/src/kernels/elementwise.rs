@@ -47,7 +47,7 @@ impl Broadcast {
     }
 
     /// Multidirectional (numpy) broadcasting of contiguous operands: shapes align at the right. Neighbouring
-    /// dimensions are joined where possible; `None` if more than four are left or the shapes do not fit `out`.
+    /// dimensions are joined where possible; `None` if more than four are left, the shapes do not fit `out` or their values cannot be counted.
     pub fn new(out: &[usize], a: &[usize], b: &[usize]) -> Option<Self> {
         if a.len() > out.len() || b.len() > out.len() {
             return None;
@@ -63,14 +63,15 @@ impl Broadcast {
                 return None;
             }
             let (ta, tb) = (if da == 1 { 0 } else { step_a }, if db == 1 { 0 } else { step_b });
-            step_a *= da;
-            step_b *= db;
+            step_a = usize::checked_mul(step_a, da)?;
+            step_b = usize::checked_mul(step_b, db)?;
             if out[i] == 1 {
                 continue;
             }
-            let joins = at < 4 && ta == sa[at] * dims[at] && tb == sb[at] * dims[at];
-            if joins {
-                dims[at] *= out[i];
+            // What cannot be counted is no stride.
+            let follows = |stride: usize, step: usize| stride.checked_mul(dims[at]) == Some(step);
+            if at < 4 && follows(sa[at], ta) && follows(sb[at], tb) {
+                dims[at] = dims[at].checked_mul(out[i])?;
             } else {
                 at = at.checked_sub(1)?;
                 (dims[at], sa[at], sb[at]) = (out[i], ta, tb);

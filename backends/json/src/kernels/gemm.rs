@@ -266,7 +266,7 @@ impl BlockProduct<'_> {
 /// One product on the calling thread whose A was put into panels by its maker, row by row.
 pub(crate) struct PanelProduct<'a> {
     pub(crate) isa: Isa,
-    /// Without batch; `a` is not read.
+    /// Without batch; its strides of A and its factor are of no effect.
     pub(crate) p: &'a GemmParams,
     /// As [`PanelProduct::rows`] says.
     pub(crate) a: &'a [f32],
@@ -276,7 +276,7 @@ pub(crate) struct PanelProduct<'a> {
 }
 
 impl PanelProduct<'_> {
-    /// f32 values of the panels of A for `rows` rows; no more than [`block_scratch_len`] counts.
+    /// f32 values of the panels of A for `rows` rows; no more than [`block_scratch_len`] counts for rows that are packed together.
     pub(crate) fn len(rows: usize, k: usize) -> usize {
         pack::panel_a_len(rows, k)
     }

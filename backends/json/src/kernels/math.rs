@@ -22,7 +22,7 @@ unsafe fn horner<V: V16, const N: usize>(x: V, coefficients: [f32; N]) -> V {
 const LN_2: f32 = 0.693_359_4;
 const LN_2_EXCESS: f32 = 2.121_944_4e-4;
 
-/// 2^n * e^r for integral n and |r| <= ln 2 / 2, with a polynomial of relative error 2e-9 (a weighted least-squares fit,
+/// 2^n * e^r for integral n and |r| <= ln 2 / 2, with a polynomial of relative error 2e-8 (a weighted least-squares fit,
 /// exact at 0, to the least greatest error).
 ///
 /// # Safety
@@ -115,7 +115,7 @@ pub(crate) unsafe fn tanh<V: V16>(x: V) -> V {
 pub(crate) unsafe fn sigmoid<V: V16>(x: V) -> V {
     // SAFETY: the caller vouches for the features.
     unsafe {
-        // Below the lower end the result is 0, as 1 + e^-x has no normal reciprocal there. NaN stays: it is the second operand.
+        // Below the lower end the result is 0, as 1 + e^-x has hardly a normal reciprocal there. NaN stays: it is the second operand.
         let lowest = V::splat(-87.0);
         let input = x;
         let x = lowest.max(V::splat(87.0).min(x));
@@ -137,7 +137,7 @@ pub(crate) unsafe fn sigmoid<V: V16>(x: V) -> V {
 pub(crate) unsafe fn gelu_erf<V: V16>(x: V) -> V {
     // SAFETY: the caller vouches for the features.
     unsafe {
-        // There the complement is 0 in f32. NaN stays: it is the second operand.
+        // There what is fitted is 0 in f32. NaN stays: it is the second operand.
         let t = V::splat(11.5).min(x.abs());
         let fit = [
             -1.590_020_8e-6,

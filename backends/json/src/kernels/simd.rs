@@ -38,7 +38,7 @@ pub(crate) trait V16: Copy {
     fn sub(self, b: Self) -> Self;
     fn mul(self, b: Self) -> Self;
     fn div(self, b: Self) -> Self;
-    /// 1 / `self` within 2e-7, for |x| in 2^-125..2^125; faster than a division where the hardware has a good estimate.
+    /// 1 / `self` within 2e-7, for |x| in 2^-126..2^126; faster than a division where the hardware has a good estimate.
     #[inline(always)]
     fn reciprocal(self) -> Self {
         // SAFETY: there is a value of this type, so the features are there.

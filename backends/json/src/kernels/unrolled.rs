@@ -5,6 +5,7 @@
 /// check, disassemble a program and look for stores to the stack between the multiply-adds.
 macro_rules! unrolled {
     ($index:ident in 0..$len:ident $body:block) => {
+        const { assert!($len <= 14) };
         unrolled!(@ $index $len $body [0 1 2 3 4 5 6 7 8 9 10 11 12 13])
     };
     (@ $index:ident $len:ident $body:block [$($at:literal)*]) => {

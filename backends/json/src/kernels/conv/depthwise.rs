@@ -14,7 +14,7 @@ use std::ops::Range;
 const FRAMED: usize = 400;
 
 /// The same convolution of the image with its zeros around it, where that is small enough to be copied and has so many taps
-/// that copying pays: with 3x3 it does not.
+/// that copying pays: with 3x3 it does not. Zeros are multiplied there, so that an infinite weight is felt at the border.
 fn framed(p: &ConvParams) -> Option<ConvParams> {
     let [ih, iw] = p.window(p.oh, p.ow)?;
     let fits = p.kh * p.kw > 9 && p.pad != [0, 0] && ih.checked_mul(iw)? <= FRAMED && p.pad[0] <= ih && p.pad[1] <= iw;
@@ -38,13 +38,13 @@ pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f
     let parts = if bands == 1 { threads.count() } else { planes * bands };
     let out = SharedMut::new(y);
     threads.parallel_for(parts, |i| {
-        let mut frame = [0.0; FRAMED * BLOCK];
+        let mut frame = framed.as_ref().map(|_| [0.0; FRAMED * BLOCK]);
         for at in part(planes * bands, parts, i) {
             let (plane, rows) = (at / bands, part(p.oh, bands, at % bands));
             let x = &o.x[plane * p.ih * p.iw * BLOCK..][..p.ih * p.iw * BLOCK];
-            let (p, x) = match &framed {
-                Some(framed) => {
-                    enframe(p, framed, x, &mut frame);
+            let (p, x) = match framed.as_ref().zip(frame.as_mut()) {
+                Some((framed, frame)) => {
+                    enframe(p, framed, x, frame);
                     (framed, &frame[..framed.ih * framed.iw * BLOCK])
                 }
                 None => (p, x),

@@ -81,5 +81,8 @@ fn every_operator_and_broadcast() {
         }
     }
     assert!(Broadcast::new(&[4], &[3], &[4]).is_none());
+    let large = [1 << 40; 2];
+    assert!(Broadcast::new(&large, &large, &[1]).is_none());
+    assert!(Broadcast::new(&[large[0], 1, large[1]], &[large[0], 1, 1], &[large[1]]).is_some());
     assert!(Broadcast::new(&[2; 10], &[2, 1, 2, 1, 2, 1, 2, 1, 2, 1], &[2; 10]).is_none());
 }
