@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from compare import MODELS, ORT_BENCH, folder, output
+from compare import MODELS, ORT_BENCH, byoc, folder, output
 
 SMALLEST = 1024
 """Bytes of a weight from which on it goes into the file beside the model."""
@@ -46,13 +46,13 @@ def saved(source: Path, target: Path) -> None:
     onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
-def prepared(byoc: str, source: Path, place: Path) -> dict[str, Path]:
+def prepared(program: str, source: Path, place: Path) -> dict[str, Path]:
     """The file to open of each way."""
     files = {"byoc": place / "byoc" / "model.byoc"}
     files |= {way: place / way / "model.onnx" for way in ("default", "unpacked", "saved")}
     for file in files.values():
         file.parent.mkdir()
-    subprocess.run([byoc, "compile", str(source), "-o", str(files["byoc"])], check=True, capture_output=True)
+    subprocess.run([program, "compile", str(source), "-o", str(files["byoc"])], check=True, capture_output=True)
     shutil.copy(source, files["default"])
     external(source, files["unpacked"])
     saved(source, files["saved"])
@@ -61,14 +61,12 @@ def prepared(byoc: str, source: Path, place: Path) -> dict[str, Path]:
 
 def measured(arguments: argparse.Namespace, way: str, file: Path, inputs: Path) -> dict:
     """One run of a way."""
-    how = ["--threads", "1", "--duration", str(arguments.duration)]
-    if way != "byoc":
-        run = output([sys.executable, str(ORT_BENCH), str(file), str(inputs), *how, "--way", way])
-        return run or sys.exit(f"{file} cannot be measured")
-    report = output([arguments.byoc, "bench", str(file), "-i", str(inputs), *how, "--json"]) or sys.exit(f"{file} cannot be measured")
-    times = {"load_ms": "load_seconds", "first_ms": "first_run_seconds"}
-    run = {name: report[key] * 1e3 for name, key in times.items()}
-    return run | {"median_ms": report["seconds"]["median"] * 1e3, "peak_mb": report["peak_mb"]}
+    if way == "byoc":
+        run = byoc(arguments.byoc, file, inputs, 1, arguments.duration)
+    else:
+        how = ["--threads", "1", "--duration", str(arguments.duration), "--way", way]
+        run = output([sys.executable, str(ORT_BENCH), str(file), str(inputs), *how])
+    return run or sys.exit(f"{file} cannot be measured")
 
 
 def main() -> None:
@@ -86,7 +84,8 @@ def main() -> None:
     for model in arguments.models:
         given = folder(arguments.data, model)
         with tempfile.TemporaryDirectory() as temporary:
-            # In a process of its own, for the peak of a process begins with the memory of the one that starts it. So are the imports.
+            # In a process of its own, which alone imports onnx and onnxruntime: the peak memory of a process begins with that of the
+            # one that starts it.
             with multiprocessing.get_context("spawn").Pool(1) as other:
                 files = other.apply(prepared, (arguments.byoc, given / "model.onnx", Path(temporary)))
             runs = [{way: measured(arguments, way, file, given / "inputs.npz") for way, file in files.items()} for _ in range(arguments.rounds)]

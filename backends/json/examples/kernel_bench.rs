@@ -171,6 +171,16 @@ const VGG19: &[(usize, usize, usize, usize, usize, usize, usize)] = &[
     (4, 512, 512, 14, 3, 1, 1),
 ];
 
+/// The depthwise 5x5 convolutions of EfficientNet-B0.
+const EFFICIENTNET: &[(usize, usize, usize, usize, usize, usize, usize)] = &[
+    (1, 144, 144, 56, 5, 2, 144),
+    (1, 240, 240, 28, 5, 1, 240),
+    (1, 480, 480, 14, 5, 1, 480),
+    (2, 672, 672, 14, 5, 1, 672),
+    (1, 672, 672, 14, 5, 2, 672),
+    (3, 1152, 1152, 7, 5, 1, 1152),
+];
+
 const MATRICES: &[(usize, usize, usize)] = &[
     (1024, 1024, 1024),
     (128, 768, 768),
@@ -362,7 +372,9 @@ fn main() {
     };
     let threads = [Threads::with_isa(1, isa), Threads::with_isa(2, isa)];
     println!("{:?}; columns: 1 and 2 threads", threads[0].isa());
-    for (name, layers) in [("resnet50", RESNET50), ("mobilenet2", MOBILENET2), ("vgg19", VGG19)] {
+    for (name, layers) in
+        [("resnet50", RESNET50), ("mobilenet2", MOBILENET2), ("vgg19", VGG19), ("efficientnet", EFFICIENTNET)]
+    {
         if name.contains(&filter) {
             network(name, &threads, layers);
         }

@@ -130,7 +130,10 @@ impl Executable for Loaded<'_> {
     }
 
     fn steps(&mut self) -> Result<Vec<StepTime>, Error> {
-        Ok(self.clock.as_ref().map_or_else(Vec::new, |clock| clock.steps(&self.program, self.prepared.as_ref())))
+        let Some(clock) = &self.clock else { return Ok(Vec::new()) };
+        // Only what was prepared for the shapes of the run has work that is known.
+        let work = self.prepared.as_ref().map(|prepared| prepared.work(&self.program, self.shapes.all()));
+        Ok(clock.steps(&self.program, work.unwrap_or_default()))
     }
 
     fn lend(&mut self, texts: Arc<dyn Texts>) -> Result<(), Error> {

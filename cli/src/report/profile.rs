@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use byoc_core::runtime::{RegionTime, StepTime};
+use byoc_core::runtime::{RegionTime, StepTime, Work};
 use byoc_tools::execution::Profile;
 
 use super::{Table, count, duration, size};
@@ -19,8 +19,7 @@ struct Row<'a> {
     node: String,
     backend: &'a str,
     time: Duration,
-    operations: u64,
-    bytes: u64,
+    work: Work,
 }
 
 /// What a table shows of times: rates only where some step tells its work.
@@ -37,8 +36,8 @@ impl Cells {
     }
 
     /// The cells of a time of this work.
-    fn row(&self, time: Duration, operations: u64, bytes: u64) -> Vec<String> {
-        let rates = [operations, bytes].map(|work| rate(work, time));
+    fn row(&self, time: Duration, work: Work) -> Vec<String> {
+        let rates = [work.operations, work.bytes].map(|work| rate(work, time));
         let rates = if self.rates { &rates[..] } else { &[] };
         [&[duration(time)], rates, &[self.share(time)]].concat()
     }
@@ -63,14 +62,14 @@ fn rate(work: u64, time: Duration) -> String {
 pub(crate) fn profile(profile: &Profile) -> String {
     let mut text = String::new();
     let steps = rows(profile);
-    let rates = steps.iter().any(|step| step.operations > 0 || step.bytes > 0);
+    let rates = steps.iter().any(|step| step.work != Work::default());
     let of_steps = Cells { total: profile.total(), rates };
     let cells = |time: Duration| [duration(time), of_steps.share(time)];
     if !steps.is_empty() {
         let mut table = Table::new(&of_steps.head(&["step", "node", "backend"]));
         for row in steps.iter().take(STEPS) {
             let names = [row.step, &row.node, row.backend].map(str::to_owned);
-            table.row(names.into_iter().chain(of_steps.row(row.time, row.operations, row.bytes)));
+            table.row(names.into_iter().chain(of_steps.row(row.time, row.work)));
         }
         text += &table.text();
         if let Some(rest) = steps.get(STEPS..).filter(|rest| !rest.is_empty()) {
@@ -80,11 +79,11 @@ pub(crate) fn profile(profile: &Profile) -> String {
         let mut table = Table::new(&of_steps.head(&["operator", "backend", ">steps"]));
         for sum in profile.operators() {
             let names = [sum.operator, sum.backend, sum.steps.to_string()];
-            table.row(names.into_iter().chain(of_steps.row(sum.time, sum.operations, sum.bytes)));
+            table.row(names.into_iter().chain(of_steps.row(sum.time, sum.work)));
         }
         for (backend, rest) in rests(profile) {
             let names = ["(rest of the regions)", backend, "-"].map(str::to_owned);
-            table.row(names.into_iter().chain(of_steps.row(rest, 0, 0)));
+            table.row(names.into_iter().chain(of_steps.row(rest, Work::default())));
         }
         text += &format!("\n{}", table.text());
         let mut table = Table::new(&["backend", ">regions", ">time", ">share"]);
@@ -120,8 +119,7 @@ fn rows<'a>(profile: &'a Profile) -> Vec<Row<'a>> {
         node: nodes(&step.nodes),
         backend: &region.backend,
         time: step.time,
-        operations: step.operations,
-        bytes: step.bytes,
+        work: step.work,
     };
     let mut rows: Vec<Row<'a>> = profile.steps().into_iter().map(of_step).collect();
     let regions = profile.regions.iter().filter_map(|region| Some((region, rest(region)?)));
@@ -130,8 +128,7 @@ fn rows<'a>(profile: &'a Profile) -> Vec<Row<'a>> {
         node: region.symbol.clone(),
         backend: &region.backend,
         time,
-        operations: 0,
-        bytes: 0,
+        work: Work::default(),
     }));
     // A stable sort: equal times stay in the order of the run.
     rows.sort_by_key(|row| std::cmp::Reverse(row.time));
@@ -178,8 +175,7 @@ mod tests {
             operator: operator.into(),
             nodes: nodes.iter().map(|&node| node.to_owned()).collect(),
             time: Duration::from_millis(millis),
-            operations: 0,
-            bytes: 0,
+            work: Work::default(),
         }
     }
 
@@ -227,8 +223,9 @@ x        host  cuda:0  2.0 KiB  3.00 ms  30.0%
 
     #[test]
     fn rates_are_shown_where_work_is_told() {
-        let conv = StepTime { operations: 345_600_000, bytes: 12_000_000, ..step("conv", "Conv", &["c"], 3) };
-        let relu = StepTime { bytes: 250_000_000, ..step("unary", "Relu", &["r"], 1) };
+        let conv =
+            StepTime { work: Work { operations: 345_600_000, bytes: 12_000_000 }, ..step("conv", "Conv", &["c"], 3) };
+        let relu = StepTime { work: Work { operations: 0, bytes: 250_000_000 }, ..step("unary", "Relu", &["r"], 1) };
         let told = Profile { regions: vec![region("r0", 5, vec![conv, relu])], ..Profile::default() };
         let expected = "\
 step                  node  backend     time  Gop/s  GB/s  share

@@ -37,7 +37,7 @@ use crate::artifact::manifest::Entry;
 use crate::diagnostic::{Code, Diagnostic, Result};
 pub use given_lists::{ListView, MadeList};
 pub use into::OutputBuffer;
-pub use introspect::{CopyTime, DeviceUse, PortIndex, PortInfo, RegionTime, Span, SpanKind, StepTime};
+pub use introspect::{CopyTime, DeviceUse, PortIndex, PortInfo, RegionTime, Span, SpanKind, StepTime, Work};
 use later::Later;
 pub use load::{LoadOptions, Queueing, select_entry};
 pub use single_call::SingleCalls;

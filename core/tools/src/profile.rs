@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use byoc_core::runtime::{CopyTime, RegionTime, Span, StepTime};
+use byoc_core::runtime::{CopyTime, RegionTime, Span, StepTime, Work};
 use serde::{Serialize, Serializer};
 
 /// Where the time of runs went.
@@ -30,10 +30,9 @@ pub struct OperatorTime {
     /// Their time.
     #[serde(rename = "seconds", serialize_with = "in_seconds")]
     pub time: Duration,
-    /// Multiplications and additions that they do, as far as they are told.
-    pub operations: u64,
-    /// Bytes that they read and write, as far as they are told.
-    pub bytes: u64,
+    /// What they do in that time.
+    #[serde(flatten)]
+    pub work: Work,
 }
 
 /// The time of all regions of one backend.
@@ -63,8 +62,7 @@ impl Profile {
             sum.time += region.time;
             for (sum, step) in sum.steps.iter_mut().zip(region.steps) {
                 sum.time += step.time;
-                sum.operations = sum.operations.saturating_add(step.operations);
-                sum.bytes = sum.bytes.saturating_add(step.bytes);
+                sum.work += step.work;
             }
         }
         self.copies.iter_mut().zip(run.copies).for_each(|(sum, time)| sum.time += time.time);
@@ -78,8 +76,7 @@ impl Profile {
             region.time /= runs;
             for step in &mut region.steps {
                 step.time /= runs;
-                step.operations /= u64::from(runs);
-                step.bytes /= u64::from(runs);
+                step.work /= runs;
             }
         }
         self.copies.iter_mut().for_each(|copy| copy.time /= runs);
@@ -108,16 +105,14 @@ impl Profile {
             match sums.iter_mut().find(|sum| sum.operator == *operator && sum.backend == *backend) {
                 Some(sum) => {
                     (sum.steps, sum.time) = (sum.steps + 1, sum.time + step.time);
-                    sum.operations = sum.operations.saturating_add(step.operations);
-                    sum.bytes = sum.bytes.saturating_add(step.bytes);
+                    sum.work += step.work;
                 }
                 None => sums.push(OperatorTime {
                     operator: operator.clone(),
                     backend: backend.clone(),
                     steps: 1,
                     time: step.time,
-                    operations: step.operations,
-                    bytes: step.bytes,
+                    work: step.work,
                 }),
             }
         }
@@ -147,7 +142,13 @@ mod tests {
 
     fn step(kernel: &str, seconds: u64) -> StepTime {
         let time = Duration::from_secs(seconds);
-        StepTime { kernel: kernel.into(), operator: kernel.into(), nodes: Vec::new(), time, operations: 6, bytes: 10 }
+        StepTime {
+            kernel: kernel.into(),
+            operator: kernel.into(),
+            nodes: Vec::new(),
+            time,
+            work: Work { operations: 6, bytes: 10 },
+        }
     }
 
     fn region(seconds: u64, steps: Vec<StepTime>) -> RegionTime {
@@ -178,7 +179,8 @@ mod tests {
         let steps = vec![step("relu", 1), step("conv", 2), step("relu", 3)];
         let profile = Profile { regions: vec![region(7, steps), region(1, Vec::new())], ..Profile::default() };
         let operators = profile.operators().into_iter();
-        let operators = operators.map(|it| (it.operator, it.steps, it.time.as_secs(), it.operations, it.bytes));
+        let operators =
+            operators.map(|it| (it.operator, it.steps, it.time.as_secs(), it.work.operations, it.work.bytes));
         let expected = [("relu".to_owned(), 2, 4, 12, 20), ("conv".to_owned(), 1, 2, 6, 10)];
         assert_eq!(operators.collect::<Vec<_>>(), expected);
         let longest = profile.steps().first().map(|(_, step)| step.time.as_secs());

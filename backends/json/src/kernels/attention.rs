@@ -48,7 +48,7 @@ pub struct AttentionParams {
 /// Scores held at a time: 256 KiB.
 const SCORES: usize = 64 * 1024;
 
-/// Rows of the tiles of every instruction set divide one of these, or it them.
+/// Rows of the tiles of AVX-512.
 const TILE_ROWS: usize = 14;
 
 impl AttentionParams {
@@ -76,7 +76,7 @@ impl AttentionParams {
         }
     }
 
-    /// Query rows computed together: all of them, or whole tiles of any instruction set.
+    /// Query rows computed together: all of them, or whole tiles of the widest instruction set.
     fn rows(&self) -> usize {
         let most = (SCORES / self.kv_len.max(1)).clamp(16, 128);
         if self.q_len <= most { self.q_len } else { most / TILE_ROWS * TILE_ROWS }

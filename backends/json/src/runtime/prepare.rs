@@ -27,7 +27,6 @@ pub(super) struct PreparedStep {
     pub(super) call: Box<dyn Call>,
     pub(super) inputs: Vec<Option<Operand>>,
     pub(super) outputs: Vec<Option<Operand>>,
-    pub(super) work: Work,
 }
 
 impl Prepared {
@@ -39,11 +38,10 @@ impl Prepared {
     ) -> Result<Self, Error> {
         let sizes = sizes(program, shapes)?;
         let strides = strides(program, constants);
-        let (mut ready, mut work) = (Vec::new(), Vec::new());
+        let mut ready = Vec::new();
         for step in &program.steps {
             let signature = Signature::new(program, step, shapes, &strides, threads);
             ready.push(calls::prepare(&signature).map_err(|error| error.at(step.name.clone()))?);
-            work.push(Work::of(&signature, &sizes));
         }
         let sharing: Vec<Sharing> = ready.iter_mut().map(|ready| std::mem::take(&mut ready.sharing)).collect();
         let plan = plan::plan(program, &sizes, &sharing);
@@ -59,7 +57,7 @@ impl Prepared {
         };
         let mut steps = Vec::new();
         let mut scratch = 0;
-        for (((step, ready), sharing), work) in program.steps.iter().zip(ready).zip(&sharing).zip(work) {
+        for ((step, ready), sharing) in program.steps.iter().zip(ready).zip(&sharing) {
             if step.op == Op::View {
                 continue;
             }
@@ -67,7 +65,7 @@ impl Prepared {
             let outputs: Vec<Option<Operand>> = step.outputs.iter().map(|value| value.map(operand)).collect();
             let mut inputs: Vec<Option<Operand>> = step.inputs.iter().map(|value| value.map(operand)).collect();
             merge(&mut inputs, &outputs, sharing).map_err(|error| error.at(step.name.clone()))?;
-            steps.push(PreparedStep { name: step.name.clone(), call: ready.call, inputs, outputs, work });
+            steps.push(PreparedStep { name: step.name.clone(), call: ready.call, inputs, outputs });
         }
         let edge = |value: usize| Operand::new(plan.places[value], program.values[value].dtype, &shapes[value]);
         let target = |&(value, output): &(usize, usize)| {
@@ -90,10 +88,12 @@ impl Prepared {
         check("output", &self.outputs, outputs)
     }
 
-    /// The work of [`Prepared::copy_outputs`].
-    pub(super) fn copying(&self) -> Work {
+    /// The work of each step, and that of [`Prepared::copy_outputs`].
+    pub(super) fn work(&self, program: &Program, shapes: &[Vec<usize>]) -> Vec<Work> {
         let bytes = self.copies.iter().map(|(from, to)| (from.bytes + to.bytes) as u64).sum();
-        Work { operations: 0, bytes }
+        let steps = program.steps.iter().filter(|step| step.op != Op::View);
+        let work = steps.map(|step| Work::of(program, step, shapes));
+        work.chain([Work { operations: 0, bytes }]).collect()
     }
 
     /// Fills the outputs that no step wrote to directly.

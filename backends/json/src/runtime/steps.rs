@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use byoc_plugin_api::{Error, StepTime};
 
-use super::prepare::Prepared;
 use super::work::Work;
 use crate::program::{Op, Program, Step};
 
@@ -35,16 +34,13 @@ impl Clock {
         done
     }
 
-    /// The steps of the last run of a program, as it was prepared for the shapes of that run.
-    pub(super) fn steps(&self, program: &Program, prepared: Option<&Prepared>) -> Vec<StepTime> {
+    /// The steps of the last run of a program, with their work as far as it is known.
+    pub(super) fn steps(&self, program: &Program, work: Vec<Work>) -> Vec<StepTime> {
         // Views are no work, and have no step when the program is prepared.
         let steps = program.steps.iter().filter(|step| step.op != Op::View);
         let named = steps.map(|step| (kernel(step), vec![step.name.clone()]));
         let named = named.chain([(COPY.to_owned(), Vec::new())]);
-        let work = prepared
-            .into_iter()
-            .flat_map(|prepared| prepared.steps.iter().map(|step| step.work).chain([prepared.copying()]));
-        let work = work.chain(std::iter::repeat(Work::default()));
+        let work = work.into_iter().chain(std::iter::repeat(Work::default()));
         let step = |(((kernel, nodes), (start, time)), work): ((_, &(Duration, Duration)), Work)| StepTime {
             kernel,
             nodes,

@@ -1,8 +1,7 @@
 //! What a step does, for profiles: its time over these is how fast it is.
 
-use super::calls::Signature;
 use crate::kernels::ConvKind;
-use crate::program::{Attention, Conv, Op, Side};
+use crate::program::{Attention, Conv, Op, Program, Side, Step};
 
 /// Counts of one run of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -15,30 +14,31 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// The work of a step, with the bytes of every value of the program.
-    pub(super) fn of(signature: &Signature<'_>, sizes: &[usize]) -> Work {
+    /// The work of a step on values of these shapes.
+    pub(super) fn of(program: &Program, step: &Step, shapes: &[Vec<usize>]) -> Work {
+        let size = |value: usize| program.values[value].bytes(&shapes[value]).unwrap_or(0) as u64;
         let sum = |values: &[Option<usize>]| {
             let mut distinct: Vec<usize> = values.iter().copied().flatten().collect();
             distinct.sort_unstable();
             distinct.dedup();
-            distinct.iter().fold(0u64, |sum, &value| sum.saturating_add(sizes[value] as u64))
+            distinct.iter().fold(0u64, |sum, &value| sum.saturating_add(size(value)))
         };
-        let written = sum(&signature.step.outputs);
-        let read = match signature.step.op {
+        let written = sum(&step.outputs);
+        let read = match step.op {
             Op::Gather { .. } | Op::Slice { .. } => written,
-            _ => sum(&signature.step.inputs),
+            _ => sum(&step.inputs),
         };
         // Shapes that no product has are an error of the step itself.
-        let sums = sums(signature).unwrap_or(0);
+        let sums = sums(step, shapes).unwrap_or(0);
         Work { operations: sums.saturating_mul(2), bytes: read.saturating_add(written) }
     }
 }
 
 /// Pairs of a multiplication and an addition; `None` where the shapes are not those of such a step.
-fn sums(signature: &Signature<'_>) -> Option<u64> {
-    let (x, y) = (signature.input(0).ok()?, signature.output(0).ok()?);
+fn sums(step: &Step, shapes: &[Vec<usize>]) -> Option<u64> {
+    let (x, y) = (&shapes[step.input(0)?][..], &shapes[step.output(0)?][..]);
     let elements = product(y);
-    match &signature.step.op {
+    match &step.op {
         Op::Conv(conv) => convolution(conv, x, y),
         Op::Gemm(gemm) => {
             let inner = if gemm.trans_a { x.len().checked_sub(2)? } else { x.len().checked_sub(1)? };
@@ -55,18 +55,17 @@ fn sums(signature: &Signature<'_>) -> Option<u64> {
             let gates = product(&[layer.directions, layer.cell.gates(), layer.hidden]);
             Some(product(&[outer, inner, input + layer.hidden]).saturating_mul(gates))
         }
-        Op::Attention(attention) => of_attention(attention, y, signature.input(1).ok()?),
+        Op::Attention(attention) => of_attention(attention, y, &shapes[step.input(1)?]),
         _ => Some(0),
     }
 }
 
 fn convolution(conv: &Conv, x: &[usize], y: &[usize]) -> Option<u64> {
     let (&[_, inputs, ..], &[_, outputs, ..]) = (x, y) else { return None };
-    let taps = product(&conv.kernel);
-    Some(match conv.kind {
-        ConvKind::Transposed => product(x).saturating_mul(product(&[outputs / conv.group])).saturating_mul(taps),
-        _ => product(y).saturating_mul(product(&[inputs / conv.group])).saturating_mul(taps),
-    })
+    // Of a transposed one every input pixel adds a window, of the others every output pixel sums one.
+    let (pixels, channels) = if conv.kind == ConvKind::Transposed { (x, outputs) } else { (y, inputs) };
+    let [kh, kw] = conv.kernel;
+    Some(product(pixels).saturating_mul(product(&[channels / conv.group, kh, kw])))
 }
 
 fn of_attention(attention: &Attention, y: &[usize], keys: &[usize]) -> Option<u64> {

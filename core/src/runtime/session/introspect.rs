@@ -1,6 +1,7 @@
 //! Introspection of a session: ports, times, copies, memory of devices.
 
 use std::collections::BTreeMap;
+use std::ops::{AddAssign, DivAssign};
 use std::time::{Duration, Instant};
 
 use byoc_plugin_api::{Allowance, DType, Dim};
@@ -66,12 +67,34 @@ pub struct StepTime {
     /// Wall time.
     #[serde(rename = "seconds", serialize_with = "seconds")]
     pub time: Duration,
-    /// Multiplications and additions that it does; 0: not told.
+    /// What it does in that time.
+    #[serde(flatten)]
+    pub work: Work,
+}
+
+/// What steps do, as far as their backends tell it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Work {
+    /// Multiplications and additions; 0: not told.
     #[serde(skip_serializing_if = "is_zero")]
     pub operations: u64,
-    /// Bytes that it reads and writes; 0: not told.
+    /// Bytes that are read and written; 0: not told.
     #[serde(skip_serializing_if = "is_zero")]
     pub bytes: u64,
+}
+
+impl AddAssign for Work {
+    fn add_assign(&mut self, other: Work) {
+        self.operations = self.operations.saturating_add(other.operations);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+impl DivAssign<u32> for Work {
+    fn div_assign(&mut self, count: u32) {
+        self.operations /= u64::from(count);
+        self.bytes /= u64::from(count);
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use byoc_plugin_api::Error;
 
-use super::introspect::{Span, SpanKind, StepTime};
+use super::introspect::{Span, SpanKind, StepTime, Work};
 use super::{LoadedCall, LoadedRegion, Queueing};
 use crate::artifact::manifest::NodeSummary;
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -98,12 +98,12 @@ impl Watch {
     ) -> std::result::Result<(), Error> {
         let steps = steps.into_iter().map(|step| self.named(step)).collect::<std::result::Result<Vec<_>, Error>>()?;
         for (index, step) in steps.iter().enumerate() {
+            let work = Work { operations: step.operations, bytes: step.bytes };
             let time = Duration::try_from_secs_f64(step.seconds).unwrap_or_default();
             match self.steps.get_mut(index).filter(|sum| sum.kernel == step.kernel && sum.nodes == step.nodes) {
                 Some(sum) => {
                     sum.time += time;
-                    sum.operations = sum.operations.saturating_add(step.operations);
-                    sum.bytes = sum.bytes.saturating_add(step.bytes);
+                    sum.work += work;
                 }
                 None => {
                     let operator = step.nodes.iter().find_map(|node| self.operators.get(node));
@@ -113,8 +113,7 @@ impl Watch {
                         operator,
                         nodes: step.nodes.clone(),
                         time,
-                        operations: step.operations,
-                        bytes: step.bytes,
+                        work,
                     });
                 }
             }

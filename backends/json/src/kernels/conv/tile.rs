@@ -5,7 +5,7 @@ use crate::kernels::layout::BLOCK;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::simd::{Avx2x16, Avx512x16};
 use crate::kernels::simd::{Portable16, V16};
-use crate::kernels::unrolled::unrolled;
+use crate::kernels::unrolled::{MOST, unrolled};
 
 /// One tile's work. Strides count f32 values.
 #[derive(Clone)]
@@ -235,6 +235,7 @@ unsafe fn avx512<const P: usize, const OB: usize, const S: usize>(t: &Tile) {
 macro_rules! tiles {
     ($f:ident, $ob:literal, $s:literal, [$($p:literal)*]) => {{
         const TILES: &[TileFn] = &[$($f::<$p, $ob, $s>),*];
+        const { assert!(TILES.len() <= MOST, "no loop over pixels or rows is unrolled further") };
         TILES
     }};
 }
