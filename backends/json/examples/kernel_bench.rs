@@ -33,6 +33,7 @@ fn report(name: &str, flop: f64, seconds: [f64; 2]) {
 }
 
 /// ic, oc, input size, kernel, stride, group; padded to keep the size.
+#[expect(clippy::too_many_arguments, reason = "the shape of a convolution")]
 fn bench_conv(
     threads: &[Threads; 2],
     ic: usize,
@@ -41,6 +42,7 @@ fn bench_conv(
     k: usize,
     stride: usize,
     group: usize,
+    act: Activation,
 ) -> [f64; 2] {
     let out = size.div_ceil(stride);
     let p = ConvParams {
@@ -57,7 +59,7 @@ fn bench_conv(
         pad: [k / 2; 2],
         dilation: [1; 2],
         group,
-        act: Activation::Relu,
+        act,
     };
     let kind = ConvKind::pick(&p);
     let x = vec![0.5; kind.input_len(&p).expect("countable")];
@@ -93,8 +95,9 @@ fn bench_gemm(threads: &[Threads; 2], m: usize, n: usize, k: usize) {
 /// Repeats (count, ic, oc, size, kernel, stride, group) and prints the sum.
 fn network(name: &str, threads: &[Threads; 2], layers: &[(usize, usize, usize, usize, usize, usize, usize)]) {
     let mut total = [0.0; 2];
+    let act = if name == "efficientnet" { Activation::Silu } else { Activation::Relu };
     for &(count, ic, oc, size, k, stride, group) in layers {
-        let times = bench_conv(threads, ic, oc, size, k, stride, group);
+        let times = bench_conv(threads, ic, oc, size, k, stride, group, act);
         (0..2).for_each(|i| total[i] += count as f64 * times[i]);
     }
     println!("{name}: {:.2} {:.2} ms\n", total[0] * 1e3, total[1] * 1e3);
@@ -171,8 +174,12 @@ const VGG19: &[(usize, usize, usize, usize, usize, usize, usize)] = &[
     (4, 512, 512, 14, 3, 1, 1),
 ];
 
-/// The depthwise 5x5 convolutions of EfficientNet-B0.
+/// The depthwise 5x5 convolutions of EfficientNet-B0, after the first one of MobileNetV3 and 1x1 ones.
 const EFFICIENTNET: &[(usize, usize, usize, usize, usize, usize, usize)] = &[
+    (1, 3, 16, 224, 3, 2, 1),
+    (1, 16, 96, 112, 1, 1, 1),
+    (2, 24, 144, 56, 1, 1, 1),
+    (1, 192, 1152, 7, 1, 1, 1),
     (1, 144, 144, 56, 5, 2, 144),
     (1, 240, 240, 28, 5, 1, 240),
     (1, 480, 480, 14, 5, 1, 480),
@@ -191,6 +198,11 @@ const MATRICES: &[(usize, usize, usize)] = &[
     (3136, 96, 384),
     (784, 768, 192),
     (196, 1536, 384),
+    (197, 3072, 768),
+    (197, 768, 3072),
+    (1500, 512, 512),
+    (1500, 2048, 512),
+    (1500, 512, 2048),
     (64, 4096, 4096),
     (1, 4096, 4096),
     (1, 1000, 2048),
@@ -200,7 +212,14 @@ const MATRICES: &[(usize, usize, usize)] = &[
 fn bench_rest(threads: &[Threads; 2]) {
     let len = 128 * 3072;
     let (mut x, mut y, b) = (vec![0.5; len], vec![0.25; len], vec![0.125; len]);
-    for act in [Activation::Relu, Activation::Sigmoid, Activation::Tanh, Activation::GeluErf, Activation::GeluTanh] {
+    for act in [
+        Activation::Relu,
+        Activation::Sigmoid,
+        Activation::Silu,
+        Activation::Tanh,
+        Activation::GeluErf,
+        Activation::GeluTanh,
+    ] {
         let times = [0, 1].map(|i| best(|| unary(&threads[i], Unary::Act(act), &x, &mut y)));
         report(&format!("{act:?} of {len}"), len as f64, times);
     }
@@ -222,9 +241,6 @@ fn bench_rest(threads: &[Threads; 2]) {
     report("to_blocked 128x3072", len as f64, times);
     let times = [0, 1].map(|i| best(|| from_blocked(&threads[i], 1, 128, 3072, &x, &mut y)));
     report("from_blocked 128x3072", len as f64, times);
-    for (heads, len) in [(12, 128), (12, 197), (8, 1500)] {
-        bench_attention(threads, heads, len);
-    }
 }
 
 /// Attention among `len` rows, with heads of 64 side by side.
@@ -392,5 +408,10 @@ fn main() {
     }
     if "rest".contains(&filter) {
         bench_rest(&threads);
+    }
+    if "attention".contains(&filter) {
+        for (heads, len) in [(3 * 64, 49), (12, 128), (12, 197), (8, 1500)] {
+            bench_attention(&threads, heads, len);
+        }
     }
 }

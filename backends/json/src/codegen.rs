@@ -14,6 +14,7 @@ mod fuse_gate;
 mod fuse_norm;
 mod graph;
 mod integer;
+mod into_views;
 mod join_masks;
 mod layout;
 mod lift;
@@ -22,6 +23,7 @@ mod pack_matrix;
 mod recurrent;
 mod settle;
 mod simplify;
+mod strided;
 mod views;
 mod window;
 
@@ -44,6 +46,9 @@ fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Resul
         lift::run(&mut graph);
         if fusion {
             integer::groups::run(&mut graph);
+        }
+        into_views::run(&mut graph);
+        if fusion {
             fuse_gate::run(&mut graph);
             fuse_norm::run(&mut graph);
             join_masks::run(&mut graph);

@@ -147,6 +147,9 @@ impl Search<'_, '_> {
 
     /// Where the heads `[batch, head, row, column]` of `value` come from. A factor on the way goes into the scale.
     pub(super) fn heads(&self, value: usize, scale: &mut f64) -> Option<(usize, Side)> {
+        if let Some(found) = self.strided_heads(value, false, scale) {
+            return Some(found);
+        }
         let (value, factor) = self.unscaled(value);
         if factor != 1.0 && self.graph.shape(value).len() != 4 {
             return None;
@@ -160,6 +163,9 @@ impl Search<'_, '_> {
 
     /// Where the keys are, given as `[batch, head, column, row]`.
     fn keys(&self, value: usize, scale: &mut f64) -> Option<(usize, Side)> {
+        if let Some(found) = self.strided_heads(value, true, scale) {
+            return Some(found);
+        }
         let (value, factor) = self.unscaled(value);
         *scale *= factor;
         let (_, step) = self.producer(value)?;
@@ -190,7 +196,7 @@ impl Search<'_, '_> {
     }
 
     /// The value without a factor that only this use of it has.
-    fn unscaled(&self, value: usize) -> (usize, f64) {
+    pub(super) fn unscaled(&self, value: usize) -> (usize, f64) {
         let scaled = self.reader(value).and_then(|_| self.producer(value)).and_then(|(_, step)| self.scaled(step));
         scaled.unwrap_or((value, 1.0))
     }

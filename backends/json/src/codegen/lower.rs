@@ -7,7 +7,7 @@ use super::window::Window;
 use crate::kernels::{Activation, Binary, Broadcast, Reduce, Unary};
 use crate::program::{Gemm, Op, Pool, Step};
 
-mod movement;
+pub(super) mod movement;
 mod sampling;
 mod transposed;
 
@@ -71,7 +71,7 @@ fn with(step: &Step, op: Op, inputs: usize) -> Step {
 }
 
 /// `value` as an axis: negative ones count from the back.
-fn axis(value: i64, rank: usize) -> Option<usize> {
+pub(super) fn axis(value: i64, rank: usize) -> Option<usize> {
     let from_front = if value < 0 { value + rank as i64 } else { value };
     usize::try_from(from_front).ok().filter(|&axis| axis < rank)
 }

@@ -183,7 +183,37 @@ struct Map {
     len: usize,
 }
 
+/// The expression with the function that is chosen as a constant, where it is one of those that are named.
+macro_rules! by_function {
+    ($op:ident, $function:ident => $body:expr, [$({ $($case:tt)* })*]) => {
+        match $op {
+            $($($case)* => {
+                let $function = $($case)*;
+                $body
+            })*
+            $function => $body,
+        }
+    };
+}
+
 impl Map {
+    /// # Safety
+    /// The CPU has the features of `V`; `src` and `dst` are valid for `len` values.
+    #[inline(always)]
+    unsafe fn vectors<V: V16>(&self, op: Unary) {
+        let whole = self.len / 16 * 16;
+        // SAFETY: the caller vouches for features and values.
+        unsafe {
+            for i in (0..whole).step_by(16) {
+                value::<V>(op, V::load(self.src.add(i))).store(self.dst.add(i));
+            }
+            if whole < self.len {
+                let left = self.len - whole;
+                value::<V>(op, V::load_part(self.src.add(whole), left, 0.0)).store_part(self.dst.add(whole), left);
+            }
+        }
+    }
+
     /// For functions without a vector form.
     ///
     /// # Safety
@@ -212,13 +242,18 @@ impl Kernel for Map {
                 Unary::Floor => self.scalar(f32::floor),
                 Unary::Ceil => self.scalar(f32::ceil),
                 Unary::Round => self.scalar(f32::round_ties_even),
-                op => {
-                    // The choice of function is made again for each vector: one predictable jump.
-                    for i in (0..self.len).step_by(16) {
-                        let width = self.len - i;
-                        value::<V>(op, V::load_up_to(self.src.add(i), width)).store_up_to(self.dst.add(i), width);
-                    }
-                }
+                // Each of these has a loop of its own, which keeps its constants in registers.
+                op => by_function!(op, function => self.vectors::<V>(function), [
+                    { Unary::Act(Activation::Sigmoid) }
+                    { Unary::Act(Activation::Silu) }
+                    { Unary::Act(Activation::HardSigmoid { alpha, beta }) }
+                    { Unary::Act(Activation::HardSwish { alpha, beta }) }
+                    { Unary::Act(Activation::Tanh) }
+                    { Unary::Act(Activation::GeluErf) }
+                    { Unary::Act(Activation::GeluTanh) }
+                    { Unary::Exp }
+                    { Unary::Erf }
+                ]),
             }
         }
     }

@@ -78,7 +78,7 @@ impl AttentionParams {
 
     /// Query rows computed together: all of them, or whole tiles of the widest instruction set.
     fn rows(&self) -> usize {
-        let most = (SCORES / self.kv_len.max(1)).clamp(16, 128);
+        let most = (SCORES / self.kv_len.max(1)).clamp(16, 256);
         if self.q_len <= most { self.q_len } else { most / TILE_ROWS * TILE_ROWS }
     }
 

@@ -65,18 +65,6 @@ impl Reduce {
         }
     }
 
-    /// Two partial results into one.
-    #[inline(always)]
-    fn merge(self, a: f32, b: f32) -> f32 {
-        match self {
-            Reduce::Max | Reduce::Min if a.is_nan() || b.is_nan() => f32::NAN,
-            Reduce::Max => a.max(b),
-            Reduce::Min => a.min(b),
-            Reduce::Prod => a * b,
-            _ => a + b,
-        }
-    }
-
     pub(crate) fn end(self, acc: f32, len: usize) -> f32 {
         match self {
             Reduce::Mean => acc / len as f32,
@@ -141,19 +129,16 @@ impl Kernel for Row<'_> {
             for chunk in &mut whole {
                 acc[0] = op.step(acc[0], V::load(chunk.as_ptr()));
             }
+            let rest = whole.remainder();
+            if !rest.is_empty() {
+                // The missing lanes change nothing.
+                acc[1] = op.step(acc[1], V::load_part(rest.as_ptr(), rest.len(), op.start()));
+            }
             let acc = op.join(op.join(acc[0], acc[1]), op.join(acc[2], acc[3]));
-            let mut lanes = acc.lanes();
-            for half in [8, 4, 2, 1] {
-                for i in 0..half {
-                    lanes[i] = op.merge(lanes[i], lanes[i + half]);
-                }
-            }
-            let mut result = lanes[0];
-            for v in whole.remainder() {
-                let one = op.step(V::splat(op.start()), V::splat(*v)).lanes()[0];
-                result = op.merge(result, one);
-            }
-            result
+            let acc = op.join(acc, acc.upper::<8>());
+            let acc = op.join(acc, acc.upper::<4>());
+            let acc = op.join(acc, acc.upper::<2>());
+            op.join(acc, acc.upper::<1>()).lanes()[0]
         }
     }
 }

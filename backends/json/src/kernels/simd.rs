@@ -8,6 +8,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod squares;
+#[cfg(target_arch = "x86_64")]
+mod upper;
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -111,16 +113,21 @@ pub(crate) trait V16: Copy {
         unsafe { self.store(out.as_mut_ptr()) };
         out
     }
+    /// Lane i is what lane i + `HALF` was, for the lanes below `HALF`, which is 8, 4, 2 or 1.
+    #[inline(always)]
+    fn upper<const HALF: usize>(self) -> Self {
+        let mut lanes = self.lanes();
+        lanes.copy_within(HALF..2 * HALF, 0);
+        // SAFETY: there is a value of this type, so the features are there.
+        unsafe { Self::load(lanes.as_ptr()) }
+    }
     /// The sum of the lanes, in a fixed tree order.
     #[inline(always)]
     fn sum(self) -> f32 {
-        let mut a = self.lanes();
-        for half in [8, 4, 2, 1] {
-            for i in 0..half {
-                a[i] += a[i + half];
-            }
-        }
-        a[0]
+        let a = self.add(self.upper::<8>());
+        let a = a.add(a.upper::<4>());
+        let a = a.add(a.upper::<2>());
+        a.add(a.upper::<1>()).lanes()[0]
     }
     /// Reads the first `n` (at most 16) values, the rest is `fill`.
     ///
@@ -292,6 +299,10 @@ pub(crate) struct Avx2x16(__m256, __m256);
 #[cfg(target_arch = "x86_64")]
 impl V16 for Avx2x16 {
     #[inline(always)]
+    fn upper<const HALF: usize>(self) -> Self {
+        upper::avx2::<HALF>(self)
+    }
+    #[inline(always)]
     fn prefetch(p: *const f32) {
         // SAFETY: a prefetch reads nothing; every x86-64 has it.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
@@ -401,6 +412,10 @@ pub(crate) struct Avx512x16(__m512);
 
 #[cfg(target_arch = "x86_64")]
 impl V16 for Avx512x16 {
+    #[inline(always)]
+    fn upper<const HALF: usize>(self) -> Self {
+        upper::avx512::<HALF>(self)
+    }
     #[inline(always)]
     fn prefetch(p: *const f32) {
         // SAFETY: a prefetch reads nothing; every x86-64 has it.

@@ -98,7 +98,7 @@ impl<'p> Signature<'p> {
 }
 
 /// Nothing to compute.
-struct Nothing;
+pub(super) struct Nothing;
 
 impl Call for Nothing {
     fn run(&self, _: &mut Io<'_, '_>) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! Memory planning: views share the memory of what they view, parts of a concatenation are computed in place, an
+//! Memory planning: views and cuts share the memory of what they are of, parts of a concatenation are computed in place, an
 //! elementwise kernel overwrites an input at its last use, and the rest is packed into one arena.
 
 use byoc_dim::{Lifetime, plan_arena};
@@ -23,6 +23,8 @@ pub(super) struct Sharing {
     pub(super) in_place: Vec<usize>,
     /// Whether output 0 is the inputs one after another in memory.
     pub(super) joins: bool,
+    /// Where each output is in input 0, in bytes, if every one of them is a run of its elements: then nothing is to be moved.
+    pub(super) cuts: Vec<usize>,
 }
 
 /// Values that share memory form a tree: each is at an offset in its parent.
@@ -41,6 +43,7 @@ struct Groups<'p> {
 pub(super) fn plan(program: &Program, sizes: &[usize], sharing: &[Sharing]) -> Plan {
     let mut groups = Groups::new(program, sizes);
     groups.join_views();
+    groups.join_cuts(sharing);
     groups.join_parts(sharing);
     groups.find_lifetimes();
     groups.join_in_place(sharing);
@@ -107,6 +110,20 @@ impl<'p> Groups<'p> {
             if let (Op::View, Some(input), Some(output)) = (&step.op, step.input(0), step.output(0)) {
                 let (root, offset) = self.root(input);
                 self.attach(output, root, offset);
+            }
+        }
+    }
+
+    /// Leaves what is cut out of a value where it is.
+    fn join_cuts(&mut self, sharing: &[Sharing]) {
+        for (step, sharing) in self.program.steps.iter().zip(sharing) {
+            let Some(input) = step.input(0) else { continue };
+            for (&output, &start) in step.outputs.iter().zip(&sharing.cuts) {
+                let (root, offset) = self.root(input);
+                if let Some(output) = output {
+                    // Nothing else writes the output: so it is the root of a group, perhaps with views of it.
+                    self.attach(output, root, offset + start);
+                }
             }
         }
     }

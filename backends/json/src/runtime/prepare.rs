@@ -29,6 +29,13 @@ pub(super) struct PreparedStep {
     pub(super) outputs: Vec<Option<Operand>>,
 }
 
+impl PreparedStep {
+    /// A step that leaves everything where it is.
+    fn nothing(name: String) -> Self {
+        PreparedStep { name, call: Box::new(calls::Nothing), inputs: Vec::new(), outputs: Vec::new() }
+    }
+}
+
 impl Prepared {
     pub(super) fn new(
         program: &Program,
@@ -64,6 +71,10 @@ impl Prepared {
             scratch = scratch.max(ready.scratch);
             let outputs: Vec<Option<Operand>> = step.outputs.iter().map(|value| value.map(operand)).collect();
             let mut inputs: Vec<Option<Operand>> = step.inputs.iter().map(|value| value.map(operand)).collect();
+            if is_cut(&inputs, &outputs, sharing) {
+                steps.push(PreparedStep::nothing(step.name.clone()));
+                continue;
+            }
             merge(&mut inputs, &outputs, sharing).map_err(|error| error.at(step.name.clone()))?;
             steps.push(PreparedStep { name: step.name.clone(), call: ready.call, inputs, outputs });
         }
@@ -92,7 +103,10 @@ impl Prepared {
     pub(super) fn work(&self, program: &Program, shapes: &[Vec<usize>]) -> Vec<Work> {
         let bytes = self.copies.iter().map(|(from, to)| (from.bytes + to.bytes) as u64).sum();
         let steps = program.steps.iter().filter(|step| step.op != Op::View);
-        let work = steps.map(|step| Work::of(program, step, shapes));
+        let work = steps.zip(&self.steps).map(|(step, prepared)| match prepared.outputs.is_empty() {
+            true => Work::default(),
+            false => Work::of(program, step, shapes),
+        });
         work.chain([Work { operations: 0, bytes }]).collect()
     }
 
@@ -131,6 +145,18 @@ fn strides<'c>(program: &Program, constants: &'c [Bound<'_>]) -> Vec<Option<&'c 
         strides[constant.value] = bound.strides();
     }
     strides
+}
+
+/// Whether every output of a step is where it is cut out of the first input.
+fn is_cut(inputs: &[Option<Operand>], outputs: &[Option<Operand>], sharing: &Sharing) -> bool {
+    let Some(Some(Operand { place: from, .. })) = inputs.first() else { return false };
+    let is_there = |(output, &start): (&Option<Operand>, &usize)| {
+        output.as_ref().is_some_and(|output| {
+            let offset = from.offset + start;
+            output.place == Slot { storage: from.storage, offset, bytes: output.place.bytes }
+        })
+    };
+    !outputs.is_empty() && outputs.len() == sharing.cuts.len() && outputs.iter().zip(&sharing.cuts).all(is_there)
 }
 
 fn is_constant(program: &Program, index: usize, value: usize) -> bool {

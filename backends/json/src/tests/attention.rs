@@ -1,5 +1,6 @@
 //! ONNX's operator `Attention` as the kernel that the written-out form becomes.
 
+use byoc_plugin_api::testing::RegionBuilder;
 use byoc_plugin_api::{Attribute, DType};
 
 use super::harness::{calls, check, empty};
@@ -146,4 +147,109 @@ fn values_that_are_scaled_stay_scaled() {
     let y = net.node("MatMul", &[weights, v], shape, &[]);
     net.output(y);
     check(&net, &[]);
+}
+
+fn moved(net: &mut RegionBuilder, x: usize, perm: &[usize]) -> usize {
+    let shape: Vec<usize> = perm.iter().map(|&axis| net.sizes(x)[axis]).collect();
+    let perm = Attribute::Ints(perm.iter().map(|&axis| axis as i64).collect());
+    net.node("Transpose", &[x], shape, &[("perm", perm)])
+}
+
+fn seen_as(net: &mut RegionBuilder, x: usize, shape: &[usize]) -> usize {
+    let sizes = net.ints(&shape.iter().map(|&size| size as i64).collect::<Vec<_>>());
+    net.node("Reshape", &[x, sizes], shape, &[])
+}
+
+/// The part of the first axis at this index, without the axis.
+fn picked(net: &mut RegionBuilder, x: usize, index: usize) -> usize {
+    let shape = net.sizes(x)[1..].to_vec();
+    let index = net.numbers((DType::I64, [0; 0]), &[index as f64]);
+    net.node("Gather", &[x, index], shape, "axis=0")
+}
+
+/// Attention with one product for queries, keys and values, and what makes heads of rows of it.
+fn after_one_product(
+    shape: [usize; 3],
+    heads: impl Fn(&mut RegionBuilder, usize) -> [usize; 3],
+    perm: [usize; 4],
+) -> Vec<String> {
+    let [a, b, hidden] = shape;
+    let mut net = empty();
+    let (x, w) = (net.input(shape), net.weight([hidden, 3 * hidden]));
+    let all = net.node("MatMul", &[x, w], [a, b, 3 * hidden], &[]);
+    let [q, k, v] = heads(&mut net, all);
+    let [batch, count, rows, size] = net.sizes(q).try_into().expect("heads");
+    let k = moved(&mut net, k, &[0, 1, 3, 2]);
+    let root = net.number(0.6);
+    let q = net.node("Mul", &[q, root], [batch, count, rows, size], &[]);
+    let scores = net.node("MatMul", &[q, k], [batch, count, rows, rows], &[]);
+    let softmax = net.node("Softmax", &[scores], [batch, count, rows, rows], "axis=-1");
+    let y = net.node("MatMul", &[softmax, v], [batch, count, rows, size], &[]);
+    let y = moved(&mut net, y, &perm);
+    let y = seen_as(&mut net, y, &[a, b, hidden]);
+    net.output(y);
+    check(&net, &[]);
+    calls(&net).into_iter().filter(|call| call != "view").collect()
+}
+
+/// As PyTorch's windows have it: `[window, row, 3, head, column]`, of which the third axis comes first.
+#[test]
+fn heads_of_one_product_are_read_out_of_its_rows() {
+    let heads = |net: &mut RegionBuilder, all: usize| {
+        let apart = seen_as(net, all, &[4, 7, 3, 2, 5]);
+        let apart = moved(net, apart, &[2, 0, 3, 1, 4]);
+        [0, 1, 2].map(|index| picked(net, apart, index))
+    };
+    assert_eq!(after_one_product([4, 7, 10], heads, [0, 2, 1, 3]), ["gemm", "attention"]);
+}
+
+/// As PyTorch's `MultiheadAttention` has it, with the rows before the batch: of one image the kernel reads the rows of the product, of
+/// several ones it does not, and heads are made.
+#[test]
+fn heads_with_rows_before_the_batch_are_read_where_there_is_one_image() {
+    for batch in [1, 2] {
+        let heads = move |net: &mut RegionBuilder, all: usize| {
+            let apart = seen_as(net, all, &[1, 7, batch, 3, 10]);
+            let apart = moved(net, apart, &[3, 1, 2, 0, 4]);
+            let apart = seen_as(net, apart, &[3, 7, batch, 10]);
+            [0, 1, 2].map(|index| {
+                let part = picked(net, apart, index);
+                let list = seen_as(net, part, &[7, batch * 2, 5]);
+                let list = moved(net, list, &[1, 0, 2]);
+                seen_as(net, list, &[batch, 2, 7, 5])
+            })
+        };
+        let calls = after_one_product([7, batch, 10], heads, [2, 0, 1, 3]);
+        match batch {
+            1 => assert_eq!(calls, ["gemm", "attention"]),
+            _ => assert_eq!(calls.iter().filter(|call| *call == "attention").count(), 1, "{calls:?}"),
+        }
+    }
+}
+
+/// Cuts are read through where they leave whole rows of heads: not where every second column is taken.
+#[test]
+fn heads_are_read_through_cuts() {
+    for (step, fused) in [(1, true), (2, false)] {
+        let heads = move |net: &mut RegionBuilder, all: usize| {
+            [0, 10, 20].map(|start| {
+                let (start, end) = (net.ints(&[start]), net.ints(&[start + 10]));
+                let (axes, steps) = (net.ints(&[-1]), net.ints(&[step]));
+                let part = net.node("Slice", &[all, start, end, axes, steps], [2, 7, 10 / step as usize], &[]);
+                let rows = seen_as(net, part, &[2, 7, 5, 2 / step as usize]);
+                moved(net, rows, &[0, 2, 1, 3])
+            })
+        };
+        let mut net = empty();
+        let (x, w) = (net.input([2, 7, 10]), net.weight([10, 30]));
+        let all = net.node("MatMul", &[x, w], [2, 7, 30], &[]);
+        let [q, k, v] = heads(&mut net, all);
+        let k = moved(&mut net, k, &[0, 1, 3, 2]);
+        let scores = net.node("MatMul", &[q, k], [2, 5, 7, 7], &[]);
+        let softmax = net.node("Softmax", &[scores], [2, 5, 7, 7], "axis=-1");
+        let y = net.node("MatMul", &[softmax, v], [2, 5, 7, 2 / step as usize], &[]);
+        net.output(y);
+        check(&net, &[]);
+        assert_eq!(calls(&net) == ["gemm", "attention"], fused, "{:?}", calls(&net));
+    }
 }

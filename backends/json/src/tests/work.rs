@@ -3,7 +3,7 @@
 use byoc_plugin_api::testing::{self, RegionBuilder};
 use byoc_plugin_api::{Attribute, DType};
 
-use super::harness::{compile, empty};
+use super::harness::{check, compile, empty};
 use super::recurrent::both_directions;
 
 /// Kernel, operations and bytes of each step of a run.
@@ -97,4 +97,60 @@ fn other_steps_move_bytes_and_a_gather_only_what_it_takes() {
     let y = net.node("Exp", &[x], "[n,8]", &[]);
     net.output(y);
     assert_eq!(work(&net, &[("n", 3)])[0].2, 2 * 4 * 24);
+}
+
+/// What is cut out of a value along its first axis, or behind axes of one element, is read where it is: so no byte moves.
+#[test]
+fn cuts_that_are_runs_move_nothing() {
+    let whole = [1, 4, 6, 5];
+    let gathered = |index: i64, axis: i64, out: &[usize]| {
+        let mut net = empty();
+        let x = net.input(whole);
+        let zero = net.number(0.5);
+        let x = net.node("Add", &[x, zero], whole, &[]);
+        let index = net.numbers((DType::I64, [0; 0]), &[index as f64]);
+        let y = net.node("Gather", &[x, index], out, &[("axis", Attribute::Int(axis))][..]);
+        let y = net.node("Sigmoid", &[y], out, &[]);
+        net.output(y);
+        check(&net, &[]);
+        of(&net, "slice").1
+    };
+    assert_eq!(gathered(2, 1, &[1, 6, 5]), 0);
+    assert_eq!(gathered(-1, 1, &[1, 6, 5]), 0);
+    assert_eq!(gathered(0, 0, &[4, 6, 5]), 0);
+    // Every sixth row is no run.
+    assert_eq!(gathered(3, 2, &[1, 4, 5]), 2 * 4 * 20);
+    let mut net = empty();
+    let x = net.input(whole);
+    let sizes = net.ints(&[1, 3]);
+    let parts = net.nodes("Split", &[Some(x), Some(sizes)], &[[1, 1, 6, 5].into(), [1, 3, 6, 5].into()], "axis=1");
+    let [y, z] = parts[..] else { panic!("two parts") };
+    let y = net.node("Mul", &[z, y], [1, 3, 6, 5], &[]);
+    net.output(y);
+    // A part may leave the region too: then it is copied there at last.
+    net.output(z);
+    check(&net, &[]);
+    assert_eq!(of(&net, "split").1, 0);
+    assert_eq!(of(&net, "copy").1, 2 * 4 * 90);
+}
+
+/// A cut of a part of a concatenation, and a concatenation of cuts: each is somewhere else than it would like to be.
+#[test]
+fn cuts_and_concatenations_of_each_other_agree() {
+    let mut net = empty();
+    let (x, y) = (net.input([2, 3]), net.input([4, 3]));
+    let half = net.number(0.5);
+    let x = net.node("Add", &[x, half], [2, 3], &[]);
+    let all = net.node("Concat", &[x, y], [6, 3], "axis=0");
+    let cut = |net: &mut RegionBuilder, of: usize, [start, end]: [i64; 2], shape: [usize; 2]| {
+        let (start, end) = (net.ints(&[start]), net.ints(&[end]));
+        net.node("Slice", &[of, start, end], shape, &[])
+    };
+    let first = cut(&mut net, all, [1, 4], [3, 3]);
+    let inner = cut(&mut net, first, [-2, 9], [2, 3]);
+    let relu = net.node("Neg", &[inner], [2, 3], &[]);
+    let again = net.node("Concat", &[first, relu, inner], [7, 3], "axis=0");
+    let last = net.node("Neg", &[again], [7, 3], &[]);
+    [last, inner, all].into_iter().for_each(|value| net.output(value));
+    check(&net, &[]);
 }

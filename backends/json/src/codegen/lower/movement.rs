@@ -10,12 +10,11 @@ use crate::program::{Op, Step};
 const MAX_RANK: usize = 12;
 
 pub(super) fn lower(graph: &Graph<'_>, step: &Step) -> Option<Step> {
-    let (x, y) = (step.input(0)?, step.output(0)?);
-    let rank = graph.shape(x).len();
-    let packed = [x, y].iter().any(|&value| graph.values[value].dtype.shares_bytes());
-    if packed || rank > MAX_RANK || graph.shape(y).len() > MAX_RANK {
+    if !fits(graph, step) {
         return None;
     }
+    let x = step.input(0)?;
+    let rank = graph.shape(x).len();
     match step.onnx()? {
         "Transpose" => Some(with(step, Op::Transpose { perm: permutation(step, rank)? }, 1)),
         "Concat" => {
@@ -27,7 +26,10 @@ pub(super) fn lower(graph: &Graph<'_>, step: &Step) -> Option<Step> {
             split.outputs.clone_from(&step.outputs);
             (split.outputs.len() <= 64 && split.outputs.iter().all(Option::is_some)).then_some(split)
         }
-        "Slice" => slice(graph, step, rank),
+        "Slice" => {
+            let (starts, steps) = cut(graph, step, rank)?;
+            Some(with(step, Op::Slice { starts, steps }, 1))
+        }
         "Gather" => {
             let axis = axis(step.int("axis", 0), rank)?;
             is_index(graph, step.input(1)?).then(|| with(step, Op::Gather { axis }, 2))
@@ -41,6 +43,13 @@ pub(super) fn lower(graph: &Graph<'_>, step: &Step) -> Option<Step> {
         "Pad" => pad(graph, step, rank),
         _ => None,
     }
+}
+
+/// Whether the first input and output can be moved element by element: they have bytes of their own and no more axes than kernels take.
+pub(in crate::codegen) fn fits(graph: &Graph<'_>, step: &Step) -> bool {
+    [step.input(0), step.output(0)].iter().all(|value| {
+        value.is_some_and(|value| !graph.values[value].dtype.shares_bytes() && graph.shape(value).len() <= MAX_RANK)
+    })
 }
 
 /// Whether elements have a number of bytes that the kernels take.
@@ -70,7 +79,8 @@ fn pad(graph: &Graph<'_>, step: &Step, rank: usize) -> Option<Step> {
     (fits && fits_kernel(graph, x)).then(|| with(step, op, 3))
 }
 
-fn permutation(step: &Step, rank: usize) -> Option<Vec<usize>> {
+/// The axis of the input for each axis of the output of a `Transpose`.
+pub(in crate::codegen) fn permutation(step: &Step, rank: usize) -> Option<Vec<usize>> {
     let perm: Vec<usize> = match step.ints("perm") {
         Some(perm) => perm.iter().map(|&axis| usize::try_from(axis).ok()).collect::<Option<_>>()?,
         None => (0..rank).rev().collect(),
@@ -78,7 +88,8 @@ fn permutation(step: &Step, rank: usize) -> Option<Vec<usize>> {
     (perm.len() == rank && (0..rank).all(|axis| perm.contains(&axis))).then_some(perm)
 }
 
-fn slice(graph: &Graph<'_>, step: &Step, rank: usize) -> Option<Step> {
+/// The first element of each axis that a `Slice` takes, and how far the next one is.
+pub(in crate::codegen) fn cut(graph: &Graph<'_>, step: &Step, rank: usize) -> Option<(Vec<i64>, Vec<i64>)> {
     let given = graph.ints(step.input(1)?)?;
     let axes = match step.input(3) {
         Some(axes) => graph.ints(axes)?.into_iter().map(|value| axis(value, rank)).collect::<Option<_>>()?,
@@ -96,5 +107,5 @@ fn slice(graph: &Graph<'_>, step: &Step, rank: usize) -> Option<Step> {
         *starts.get_mut(axis)? = start;
         steps[axis] = distance;
     }
-    Some(with(step, Op::Slice { starts, steps }, 1))
+    Some((starts, steps))
 }

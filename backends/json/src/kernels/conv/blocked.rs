@@ -267,12 +267,12 @@ impl Job<'_> {
             // arithmetic that does not wrap, as it did that no coordinate here does; tasks write disjoint rows and
             // blocks of y.
             unsafe { table[pixels - 1](&tile) };
-            if last && self.clamp.is_none() {
-                for o in 0..at.count {
-                    // SAFETY: this task's own pixels, in bounds of y.
-                    let done = unsafe { self.y.slice(y + o * tile.y_block, pixels * BLOCK) };
-                    p.act.apply(self.isa, done);
-                }
+        }
+        if last && self.clamp.is_none() {
+            for o in 0..at.count {
+                // SAFETY: this task's own pixels, in bounds of y.
+                let done = unsafe { self.y.slice(y_row + o * tile.y_block, width * BLOCK) };
+                p.act.apply(self.isa, done);
             }
         }
     }

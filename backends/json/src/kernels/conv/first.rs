@@ -1,6 +1,5 @@
 //! Convolution from NCHW to NCHW16c for few input channels: copies a band of input rows with its zero border into
 //! scratch (cheap for few channels), so that the register tile needs no border handling.
-#![expect(clippy::needless_range_loop, reason = "constant indices keep the sums in registers")]
 
 use super::finish::finish;
 use super::tile::cuts;
@@ -10,6 +9,7 @@ use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::{SharedMut, Threads, part};
 use crate::kernels::simd::V16;
 use crate::kernels::sizes::product;
+use crate::kernels::unrolled::unrolled;
 
 /// Output rows computed from one band.
 const BAND: usize = 4;
@@ -85,6 +85,9 @@ fn convolve(
 ) {
     let w = band.width;
     let (blocks, plane, taps) = (p.oc.div_ceil(BLOCK), p.oh * p.ow * BLOCK, p.ic * p.kh * p.kw);
+    // Bias and clamp are done in registers, but for a residual, which comes between them.
+    let alone = o.residual.is_none();
+    let (bias, clamp) = (o.bias.filter(|_| alone), p.act.as_clamp().filter(|_| alone));
     let (pmax, pair) = match isa {
         Isa::Avx512 => (14, 2),
         Isa::Avx2 => (6, 1),
@@ -93,25 +96,32 @@ fn convolve(
     for block in (0..blocks).step_by(pair) {
         let count = pair.min(blocks - block);
         for row in 0..rows {
+            let at = (image * blocks + block) * plane + (first_row + row) * p.ow * BLOCK;
             for (start, pixels) in cuts(p.ow, pmax) {
-                let at = (image * blocks + block) * plane + ((first_row + row) * p.ow + start) * BLOCK;
-                let tile = Strip {
+                let strip = Strip {
                     p,
                     x: &band_rows[(row * p.stride[0] * w + start * p.stride[1]) * p.ic..],
                     x_row: w * p.dilation[0] * p.ic,
                     w: &o.w[block * taps * BLOCK..],
-                    y: out.as_ptr().wrapping_add(at),
+                    bias: bias.map(|bias| &bias[block * BLOCK..]),
+                    clamp: clamp.unwrap_or((f32::NEG_INFINITY, f32::INFINITY)),
+                    y: out.as_ptr().wrapping_add(at + start * BLOCK),
                     plane,
                     blocks: count,
                     pixels,
                 };
-                dispatch(isa, tile);
-                for b in 0..count {
-                    let at = at + b * plane;
-                    // SAFETY: this task's own pixels, in bounds of y.
-                    let y = unsafe { out.slice(at, pixels * BLOCK) };
-                    let residual = o.residual.map(|r| &r[at..at + y.len()]);
-                    finish(isa, p.act, o.bias.map(|v| &v[(block + b) * BLOCK..]), residual, y);
+                dispatch(isa, strip);
+            }
+            for b in (0..count).filter(|_| clamp.is_none()) {
+                let at = at + b * plane;
+                // SAFETY: this task's own pixels, in bounds of y.
+                let y = unsafe { out.slice(at, p.ow * BLOCK) };
+                match o.residual {
+                    Some(residual) => {
+                        let bias = o.bias.map(|bias| &bias[(block + b) * BLOCK..]);
+                        finish(isa, p.act, bias, Some(&residual[at..at + y.len()]), y);
+                    }
+                    None => p.act.apply(isa, y),
                 }
             }
         }
@@ -124,6 +134,10 @@ struct Strip<'a> {
     x: &'a [f32],
     x_row: usize,
     w: &'a [f32],
+    /// The biases of the blocks' channels: none are 0.
+    bias: Option<&'a [f32]>,
+    /// The range that the sums are brought into.
+    clamp: (f32, f32),
     y: *mut f32,
     plane: usize,
     blocks: usize,
@@ -145,6 +159,8 @@ impl Kernel for Strip<'_> {
                     (14, 2, 3) => self.tile::<V, 14, 2, 3>(done),
                     (14, 2, 6) => self.tile::<V, 14, 2, 6>(done),
                     (8.., 2, _) => self.tile::<V, 8, 2, 0>(done),
+                    (14, 1, 3) => self.tile::<V, 14, 1, 3>(done),
+                    (14, 1, 6) => self.tile::<V, 14, 1, 6>(done),
                     (6.., 1, 3) => self.tile::<V, 6, 1, 3>(done),
                     (6.., 1, 6) => self.tile::<V, 6, 1, 6>(done),
                     (3.., 1, _) => self.tile::<V, 3, 1, 0>(done),
@@ -173,6 +189,15 @@ impl Strip<'_> {
         // y the pixels: the lengths of all three are checked by `conv`, in arithmetic that does not wrap.
         unsafe {
             let mut acc = [[V::splat(0.0); OB]; P];
+            if let Some(bias) = self.bias {
+                unrolled!(o in 0..OB {
+                    let bias = &bias[o * BLOCK..];
+                    let bias = V::load_part(bias.as_ptr(), bias.len().min(BLOCK), 0.0);
+                    unrolled!(px in 0..P {
+                        acc[px][o] = bias;
+                    });
+                });
+            }
             let mut w = self.w.as_ptr();
             for kh in 0..p.kh {
                 let row = self.x.as_ptr().add(kh * self.x_row + start * step);
@@ -180,25 +205,25 @@ impl Strip<'_> {
                     let x = row.add(kw * p.dilation[1] * p.ic);
                     for i in 0..run {
                         let mut wv = [V::splat(0.0); OB];
-                        for o in 0..OB {
+                        unrolled!(o in 0..OB {
                             wv[o] = V::load(w.add(o * block));
-                        }
-                        for px in 0..P {
+                        });
+                        unrolled!(px in 0..P {
                             let xv = V::splat(*x.add(px * step + i));
-                            for o in 0..OB {
+                            unrolled!(o in 0..OB {
                                 acc[px][o] = xv.fma(wv[o], acc[px][o]);
-                            }
-                        }
+                            });
+                        });
                         w = w.add(BLOCK);
                     }
                 }
             }
-            // Nothing but stores: a longer epilogue keeps the compiler from holding the sums in registers above.
-            for px in 0..P {
-                for o in 0..OB {
-                    acc[px][o].store(self.y.add(o * self.plane + (start + px) * BLOCK));
-                }
-            }
+            let (lo, hi) = (V::splat(self.clamp.0), V::splat(self.clamp.1));
+            unrolled!(o in 0..OB {
+                unrolled!(px in 0..P {
+                    hi.min(lo.max(acc[px][o])).store(self.y.add(o * self.plane + (start + px) * BLOCK));
+                });
+            });
         }
         P
     }

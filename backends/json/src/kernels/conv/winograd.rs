@@ -334,23 +334,33 @@ impl Band<'_> {
                     size,
                 };
                 is_finite &= dispatch(job.isa, output);
-                if p.act.as_clamp().is_none() {
-                    self.activate([top, left], size, start);
-                }
             }
+        }
+        if p.act.as_clamp().is_none() {
+            self.activate(outs);
         }
         if !is_finite {
             job.is_finite.store(false, Ordering::Relaxed);
         }
     }
 
-    /// The activations that do not fit in registers, for the pixels of a tile in the output image that begins at `start`.
-    fn activate(&self, [top, left]: [usize; 2], [height, width]: [usize; 2], start: usize) {
-        for row in top..top + height {
-            let at = start + (row * self.job.p.ow + left) * BLOCK;
-            // SAFETY: the pixels of a tile's output block are written by one task.
-            let pixels = unsafe { self.job.y.slice(at, width * BLOCK) };
-            self.job.p.act.apply(self.job.isa, pixels);
+    /// The activations that do not fit in registers, for the rows of pixels of tiles side by side.
+    fn activate(&self, outs: &Range<usize>) {
+        let (job, p, grid) = (self.job, self.job.p, Grid::new(self.job.p));
+        let mut tile = self.tiles.start;
+        while tile < self.tiles.end {
+            let (image, top, left) = grid.place(tile);
+            let next = ((tile / grid.columns + 1) * grid.columns).min(self.tiles.end);
+            let width = ((next - tile) * SIDE).min(p.ow - left);
+            for out in outs.clone() {
+                let plane = (image * job.plan.out_blocks + out) * p.oh * p.ow;
+                for row in top..(top + SIDE).min(p.oh) {
+                    // SAFETY: the pixels of a tile's output block are written by one task.
+                    let pixels = unsafe { job.y.slice((plane + row * p.ow + left) * BLOCK, width * BLOCK) };
+                    p.act.apply(job.isa, pixels);
+                }
+            }
+            tile = next;
         }
     }
 }

@@ -9,10 +9,14 @@ use crate::kernels::layout::BLOCK;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// Rows of A packed together, depth and columns of a cache block: 196 x 384 of A and 384 x 256 of B are 288 and
-/// 384 KiB, which fits second-level caches of 1 MiB; smaller ones still stream both in order.
+/// Rows of A packed together, depth and columns of a cache block. 196 x 768 of A are 588 KiB, which leaves room in second-level caches
+/// of 1 MiB for the panels of B that pass by, 96 KiB and as much ahead; smaller ones still stream both in order.
 const ROWS: usize = 196;
-const DEPTH: usize = 384;
+/// More than are packed together: up to half as many again are no block of their own, for which all of B would be read once more.
+const MOST_ROWS: usize = ROWS + ROWS / 2;
+const DEPTH: usize = 768;
+/// The depth where B is packed as it is met: then 384 x 256 of it, 384 KiB, have to be there.
+const STRIDED_DEPTH: usize = 384;
 const COLUMNS: usize = 256;
 
 /// Where B comes from.
@@ -30,6 +34,14 @@ unsafe impl Sync for Source {}
 unsafe impl Send for Source {}
 
 impl Source {
+    /// The depth of a cache block.
+    fn depth(self) -> usize {
+        match self {
+            Source::Strided(..) => STRIDED_DEPTH,
+            Source::Packed(..) => DEPTH,
+        }
+    }
+
     pub(super) fn offset(self, by: usize) -> Source {
         match self {
             Source::Strided(p, strides) => Source::Strided(p.wrapping_add(by), strides),
@@ -40,8 +52,8 @@ impl Source {
 
 /// f32 values of scratch for one thread: panels of A over all of k, and a block of B; `None` if they cannot be counted.
 pub(crate) fn scratch_len(m: usize, n: usize, k: usize) -> Option<usize> {
-    let panels = k.checked_next_multiple_of(BLOCK)?.checked_mul(m.min(ROWS))?;
-    panels.checked_add(k.min(DEPTH + BLOCK) * n.min(COLUMNS).next_multiple_of(BLOCK))
+    let panels = k.checked_next_multiple_of(BLOCK)?.checked_mul(m.min(MOST_ROWS))?;
+    panels.checked_add(k.min(STRIDED_DEPTH + BLOCK) * n.min(COLUMNS).next_multiple_of(BLOCK))
 }
 
 /// The rows and columns of C that one task computes. The pointers are those of the whole matrix.
@@ -64,10 +76,10 @@ impl Block<'_> {
     pub(crate) unsafe fn run(&self, scratch: &mut [f32]) {
         let k = self.p.k;
         let (table, _) = tiles(self.isa, self.rows.len());
-        let (a_space, b_space) = scratch.split_at_mut(pack::panel_a_len(self.rows.len().min(ROWS), k));
-        for m0 in self.rows.clone().step_by(ROWS) {
-            let m1 = (m0 + ROWS).min(self.rows.end);
-            let panels = Panels { first: m0, rows: m1 - m0, max: table.len() };
+        let (a_space, b_space) = scratch.split_at_mut(pack::panel_a_len(self.rows.len().min(MOST_ROWS), k));
+        for rows in blocks(&self.rows) {
+            let m0 = rows.start;
+            let panels = Panels { first: m0, rows: rows.len(), max: table.len() };
             for (start, count) in panels.iter() {
                 let a = self.a.wrapping_add((m0 + start) * self.p.a[0]);
                 // SAFETY: the caller vouches for the rows of A.
@@ -88,7 +100,7 @@ impl Block<'_> {
         let k = self.p.k;
         for n0 in self.columns.clone().step_by(COLUMNS) {
             let n1 = (n0 + COLUMNS).min(self.columns.end);
-            let parts = k.div_ceil(DEPTH).max(1);
+            let parts = k.div_ceil(self.b.depth()).max(1);
             for i in 0..parts {
                 let ks = cut(k, parts, i)..cut(k, parts, i + 1);
                 // SAFETY: the caller vouches for it.
@@ -187,6 +199,13 @@ struct At {
     last: bool,
 }
 
+/// The rows that are packed together: [`ROWS`], of the last block more or fewer by half.
+fn blocks(rows: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+    let (start, end) = (rows.start, rows.end);
+    let count = ((rows.len() + ROWS - ROWS / 2) / ROWS).max(1).min(rows.len());
+    (0..count).map(move |i| start + i * ROWS..if i + 1 == count { end } else { start + (i + 1) * ROWS })
+}
+
 /// Where part `i` of `parts` of k starts: on whole blocks of the panels.
 fn cut(k: usize, parts: usize, i: usize) -> usize {
     (k.div_ceil(BLOCK) * i / parts * BLOCK).min(k)
@@ -202,7 +221,7 @@ pub(super) struct Panels {
 impl Panels {
     /// Those of the rows of a whole product; `None` if they are more than are packed together.
     pub(super) fn of(isa: Isa, rows: usize) -> Option<Panels> {
-        (rows <= ROWS).then(|| Panels { first: 0, rows, max: tiles(isa, rows).0.len() })
+        (rows < MOST_ROWS).then(|| Panels { first: 0, rows, max: tiles(isa, rows).0.len() })
     }
 
     /// Start (from `first`) and rows of each panel.

@@ -18,7 +18,7 @@ pub(super) fn unary(signature: &Signature<'_>, function: Unary) -> Result<Ready,
     if !same || blocked != signature.output_value(0).map(|value| value.blocked) {
         return Err(bad_shapes(signature));
     }
-    let sharing = Sharing { in_place: vec![0], joins: false };
+    let sharing = Sharing { in_place: vec![0], ..Sharing::default() };
     Ok(Ready { sharing, ..Ready::new(One { function }) })
 }
 
@@ -61,7 +61,7 @@ pub(super) fn binary(signature: &Signature<'_>, function: kernels::Binary, act: 
     let broadcast = broadcast.ok_or_else(|| bad_shapes(signature))?;
     let exchanged = Broadcast { dims: broadcast.dims, a: broadcast.b, b: broadcast.a };
     let in_place = [(0, a), (1, b)].into_iter().filter(|(_, shape)| *shape == y).map(|(index, _)| index).collect();
-    let sharing = Sharing { in_place, joins: false };
+    let sharing = Sharing { in_place, ..Sharing::default() };
     Ok(Ready { sharing, ..Ready::new(Two { function, act, broadcast, exchanged }) })
 }
 

@@ -46,7 +46,10 @@ impl Copy {
             return Err(bad_shapes(signature));
         }
         let to = strides(&shape, size);
-        Ok(Ready::new(Copy { size, shape, start, from, to }))
+        let run = (0..shape.len()).all(|axis| shape[axis] == 1 || from[axis] == to[axis]);
+        let cuts = if run && signature.strides(0).is_none() { vec![start] } else { Vec::new() };
+        let sharing = Sharing { cuts, ..Sharing::default() };
+        Ok(Ready { sharing, ..Ready::new(Copy { size, shape, start, from, to }) })
     }
 }
 
@@ -188,7 +191,7 @@ pub(super) fn concat(signature: &Signature<'_>, axis: usize) -> Result<Ready, Er
     let parts = Parts::new(axis, signature.output(0)?, &parts, size, out.blocked)
         .filter(|_| (0..count).all(alike))
         .ok_or_else(|| bad_shapes(signature))?;
-    let sharing = Sharing { in_place: Vec::new(), joins: parts.outer == 1 };
+    let sharing = Sharing { joins: parts.outer == 1, ..Sharing::default() };
     Ok(Ready { sharing, ..Ready::new(Concat(parts)) })
 }
 
@@ -223,7 +226,9 @@ pub(super) fn split(signature: &Signature<'_>, axis: usize) -> Result<Ready, Err
     let parts = Parts::new(axis, signature.input(0)?, &parts, element(signature)?, false)
         .filter(|_| (0..count).all(alike))
         .ok_or_else(|| bad_shapes(signature))?;
-    Ok(Ready::new(Split(parts)))
+    let runs = parts.outer == 1 && signature.strides(0).is_none();
+    let cuts = if runs { parts.each().map(|(_, _, start)| start).collect() } else { Vec::new() };
+    Ok(Ready { sharing: Sharing { cuts, ..Sharing::default() }, ..Ready::new(Split(parts)) })
 }
 
 impl Call for Split {

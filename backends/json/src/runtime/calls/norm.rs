@@ -24,7 +24,7 @@ pub(super) fn softmax(signature: &Signature<'_>, axis: usize, log: bool) -> Resu
     let shape = signature.input(0)?;
     let sizes = around(shape, axis, axis + 1).filter(|_| signature.output(0).is_ok_and(|out| out == shape));
     let sizes = sizes.ok_or_else(|| bad_shapes(signature))?;
-    let sharing = Sharing { in_place: vec![0], joins: false };
+    let sharing = Sharing { in_place: vec![0], ..Sharing::default() };
     Ok(Ready { sharing, ..Ready::new(Softmax { sizes, log }) })
 }
 

@@ -43,7 +43,7 @@ pub(super) fn choose(signature: &Signature<'_>) -> Result<Ready, Error> {
         .filter(|_| signature.input_value(0).is_some_and(|value| value.dtype == DType::Bool))
         .ok_or_else(|| bad_shapes(signature))?;
     let in_place = [1, 2].into_iter().filter(|&operand| params.is_dense(operand)).collect();
-    Ok(Ready { sharing: Sharing { in_place, joins: false }, ..Ready::new(Choose { size, params }) })
+    Ok(Ready { sharing: Sharing { in_place, ..Sharing::default() }, ..Ready::new(Choose { size, params }) })
 }
 
 impl Call for Choose {
@@ -84,7 +84,7 @@ pub(super) fn scatter(signature: &Signature<'_>, axis: usize) -> Result<Ready, E
         return Err(bad_shapes(signature));
     }
     let call = Scatter { size, data: data.to_vec(), indices: indices.to_vec(), axis, wide };
-    Ok(Ready { sharing: Sharing { in_place: vec![0], joins: false }, ..Ready::new(call) })
+    Ok(Ready { sharing: Sharing { in_place: vec![0], ..Sharing::default() }, ..Ready::new(call) })
 }
 
 impl Call for Scatter {
