@@ -48,11 +48,10 @@ impl Search<'_, '_> {
         };
         let (q, q_side) = side(q, heads * head_dim, &mut scale)?;
         let (k, k_side) = side(k, kv_heads * head_dim, &mut scale)?;
-        let mut factor = 1.0;
-        let (v, v_side) = side(v, kv_heads * value_dim, &mut factor)?;
-        if factor != 1.0 {
-            return None;
-        }
+        let (v, v_side) = match flat {
+            true => self.cut_rows(v, kv_heads * value_dim)?,
+            false => self.values(v).filter(|(_, side)| side.holds(kv_heads * value_dim))?,
+        };
         let (mut at, mut rows_first, mut gone) = (index, flat, vec![index]);
         let transposes = |step: &Step| step.onnx() == Some("Transpose") && step.ints("perm") == Some(&[0, 2, 1, 3]);
         if let Some((place, step)) = self.reader(output).filter(|(_, step)| !flat && transposes(step)) {

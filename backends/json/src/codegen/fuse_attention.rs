@@ -38,12 +38,7 @@ impl Search<'_, '_> {
         let mut scores = self.scores(input, Scores::new(index))?;
         let (q, q_side) = self.heads(scores.q, &mut scores.scale)?;
         let (k, k_side) = self.keys(scores.k, &mut scores.scale)?;
-        let mut factor = 1.0;
-        let (v, v_side) = self.heads(matmul.input(1)?, &mut factor)?;
-        // One of the values is none of the scores.
-        if factor != 1.0 {
-            return None;
-        }
+        let (v, v_side) = self.values(matmul.input(1)?)?;
         let mut output = matmul.output(0)?;
         let (q_shape, v_shape) = (self.graph.shape(scores.q), self.graph.shape(matmul.input(1)?));
         let [Dim::Fixed(heads), Dim::Fixed(head_dim)] = [&q_shape[1], &q_shape[3]] else { return None };
@@ -147,7 +142,7 @@ impl Search<'_, '_> {
 
     /// Where the heads `[batch, head, row, column]` of `value` come from. A factor on the way goes into the scale.
     pub(super) fn heads(&self, value: usize, scale: &mut f64) -> Option<(usize, Side)> {
-        if let Some(found) = self.strided_heads(value, false, scale) {
+        if let Some(found) = self.strided_heads(value, false, Some(scale)) {
             return Some(found);
         }
         let (value, factor) = self.unscaled(value);
@@ -161,9 +156,16 @@ impl Search<'_, '_> {
         }
     }
 
+    /// Where the heads of the values are: with the factors they have, as these are none of the scores.
+    pub(super) fn values(&self, value: usize) -> Option<(usize, Side)> {
+        let mut factor = 1.0;
+        let heads = self.strided_heads(value, false, None).or_else(|| self.heads(value, &mut factor));
+        heads.filter(|_| factor == 1.0)
+    }
+
     /// Where the keys are, given as `[batch, head, column, row]`.
     fn keys(&self, value: usize, scale: &mut f64) -> Option<(usize, Side)> {
-        if let Some(found) = self.strided_heads(value, true, scale) {
+        if let Some(found) = self.strided_heads(value, true, Some(scale)) {
             return Some(found);
         }
         let (value, factor) = self.unscaled(value);

@@ -37,10 +37,12 @@ fn picked(graph: &Graph<'_>, step: &Step) -> Option<(Op, Vec<Dim>)> {
     Some((Op::Slice { starts, steps: vec![1; shape.len()] }, shape))
 }
 
-/// A `Transpose` that moves axes of one element among the others: one that leaves them where they are.
+/// A `Transpose` of known sizes that moves axes of one element among the others: one that leaves them where they are. With other
+/// sizes nothing reads through it, and what looks for a permutation is to find it.
 fn moved(graph: &Graph<'_>, step: &Step) -> Option<(Op, Vec<Dim>)> {
     let x = step.input(0).filter(|_| step.onnx() == Some("Transpose"))?;
     let shape = graph.shape(x);
+    graph.fixed_shape(x)?;
     let perm = movement::permutation(step, shape.len()).filter(|_| movement::fits(graph, step))?;
     let is_one = |axis: usize| shape[axis] == Dim::Fixed(1);
     let mut others = perm.iter().copied().filter(|&axis| !is_one(axis));

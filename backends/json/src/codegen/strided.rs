@@ -26,9 +26,9 @@ struct Strided {
 
 impl Search<'_, '_> {
     /// Where the heads `[batch, head, row, column]` of a value of known sizes are (`turned`: it is `[batch, head, column, row]`): the
-    /// earliest value that has them as the kernel reads them. Factors on the way go into the scale.
-    pub(super) fn strided_heads(&self, value: usize, turned: bool, scale: &mut f64) -> Option<(usize, Side)> {
-        let chain = self.sources(value);
+    /// earliest value that has them as the kernel reads them. Factors on the way go into the scale, if there is one.
+    pub(super) fn strided_heads(&self, value: usize, turned: bool, scale: Option<&mut f64>) -> Option<(usize, Side)> {
+        let chain = self.sources(value, scale.is_some());
         let (source, side) = (0..chain.len()).rev().find_map(|depth| {
             let whole = Strided::contiguous(self.graph.fixed_shape(chain[depth].value)?)?;
             let elements = whole.sizes.iter().product();
@@ -40,15 +40,17 @@ impl Search<'_, '_> {
             }
             Some((&chain[depth], heads.side(elements)?))
         })?;
-        *scale *= source.factor;
+        if let Some(scale) = scale {
+            *scale *= source.factor;
+        }
         Some((source.value, side))
     }
 
-    /// The values that the elements of a value can be read from: itself, without factors, and those before.
-    fn sources(&self, value: usize) -> Vec<Source> {
+    /// The values that the elements of a value can be read from: itself and those before, without factors where there is a scale.
+    fn sources(&self, value: usize, scaled: bool) -> Vec<Source> {
         let (mut chain, mut value, mut factor) = (Vec::new(), value, 1.0);
         while chain.len() <= LONGEST {
-            let (unscaled, by) = self.unscaled(value);
+            let (unscaled, by) = if scaled { self.unscaled(value) } else { (value, 1.0) };
             factor *= by;
             let step = self.producer(unscaled).filter(|(_, step)| only_moves(step));
             chain.push(Source { value: unscaled, factor, step: step.map(|(index, _)| index) });
@@ -66,12 +68,12 @@ fn only_moves(step: &Step) -> bool {
 impl Strided {
     /// All elements of a contiguous tensor; `None` where there are none.
     fn contiguous(sizes: Vec<usize>) -> Option<Strided> {
-        let elements = sizes.iter().try_fold(1usize, |all, &size| all.checked_mul(size))?;
+        sizes.iter().try_fold(1usize, |all, &size| all.checked_mul(size)).filter(|&all| all > 0)?;
         let mut strides = vec![1; sizes.len()];
         for axis in (1..sizes.len()).rev() {
             strides[axis - 1] = strides[axis] * sizes[axis];
         }
-        (elements > 0).then_some(Strided { start: 0, sizes, strides })
+        Some(Strided { start: 0, sizes, strides })
     }
 
     /// The elements of what a step makes of these.

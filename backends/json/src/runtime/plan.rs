@@ -114,10 +114,13 @@ impl<'p> Groups<'p> {
         }
     }
 
-    /// Leaves what is cut out of a value where it is.
+    /// Leaves what is cut out of a value where it is, unless a part leaves the region: it is written there at once.
     fn join_cuts(&mut self, sharing: &[Sharing]) {
         for (step, sharing) in self.program.steps.iter().zip(sharing) {
             let Some(input) = step.input(0) else { continue };
+            if step.outputs.iter().flatten().any(|&output| self.outputs[self.root(output).0]) {
+                continue;
+            }
             for (&output, &start) in step.outputs.iter().zip(&sharing.cuts) {
                 let (root, offset) = self.root(input);
                 if let Some(output) = output {

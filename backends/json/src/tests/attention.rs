@@ -253,3 +253,21 @@ fn heads_are_read_through_cuts() {
         assert_eq!(calls(&net) == ["gemm", "attention"], fused, "{:?}", calls(&net));
     }
 }
+
+/// A factor of the values is none of the scores, and no reason to leave attention alone.
+#[test]
+fn values_with_a_factor_before_they_are_heads_are_read_after_it() {
+    let mut net = empty();
+    let [q, k] = [(); 2].map(|()| net.input([2, 3, 7, 4]));
+    let (x, factor) = (net.input([2, 7, 12]), net.number(0.3));
+    let scaled = net.node("Mul", &[x, factor], [2, 7, 12], &[]);
+    let rows = seen_as(&mut net, scaled, &[2, 7, 3, 4]);
+    let v = moved(&mut net, rows, &[0, 2, 1, 3]);
+    let k = moved(&mut net, k, &[0, 1, 3, 2]);
+    let scores = net.node("MatMul", &[q, k], [2, 3, 7, 7], &[]);
+    let softmax = net.node("Softmax", &[scores], [2, 3, 7, 7], "axis=-1");
+    let y = net.node("MatMul", &[softmax, v], [2, 3, 7, 4], &[]);
+    net.output(y);
+    check(&net, &[]);
+    assert_eq!(calls(&net), ["binary", "attention"]);
+}

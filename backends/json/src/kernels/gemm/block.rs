@@ -12,7 +12,8 @@ use std::ops::Range;
 /// Rows of A packed together, depth and columns of a cache block. 196 x 768 of A are 588 KiB, which leaves room in second-level caches
 /// of 1 MiB for the panels of B that pass by, 96 KiB and as much ahead; smaller ones still stream both in order.
 const ROWS: usize = 196;
-/// More than are packed together: up to half as many again are no block of their own, for which all of B would be read once more.
+/// More than are packed together: up to half as many again are no block of their own, for which all of B would be read once more. With
+/// most of them A takes nearly all of such a cache, and that was still faster.
 const MOST_ROWS: usize = ROWS + ROWS / 2;
 const DEPTH: usize = 768;
 /// The depth where B is packed as it is met: then 384 x 256 of it, 384 KiB, have to be there.
