@@ -448,6 +448,10 @@ mod tests {
             (1, 1, 1, 40, 5000, 8, true),
             (2, 4, 2, 130, 150, 24, true),
             (2, 4, 2, 130, 150, 24, false),
+            // More queries than are computed together, so that keys and values are packed.
+            (1, 2, 1, 270, 150, 64, false),
+            (2, 4, 2, 270, 150, 24, true),
+            (2, 4, 2, 270, 150, 24, false),
         ] {
             // Heads side by side in a row, as a projection leaves them.
             let side = |len: usize, heads: usize| [len * heads * dim, dim, heads * dim];

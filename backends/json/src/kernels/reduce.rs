@@ -218,4 +218,19 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn not_a_number_anywhere_in_a_row_is_the_result() {
+        for at in 0..85 {
+            let mut x: Vec<f32> = (0..85).map(|i| i as f32 - 40.0).collect();
+            x[at] = f32::NAN;
+            for op in [Reduce::Sum, Reduce::Max, Reduce::Min, Reduce::Prod, Reduce::L1, Reduce::L2] {
+                for &isa in Isa::available() {
+                    let mut y = [0.0];
+                    reduce(&Threads::with_isa(1, isa), op, 1, 85, 1, &x, &mut y);
+                    assert!(y[0].is_nan(), "{op:?} {isa:?} {at}: {}", y[0]);
+                }
+            }
+        }
+    }
 }

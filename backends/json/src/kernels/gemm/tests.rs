@@ -92,6 +92,13 @@ fn shapes_strides_and_epilogues() {
         (64, 300, 70),
         (130, 130, 130),
         (400, 20, 40),
+        // A block of rows that takes those that would be few, the most that it takes, and one more.
+        (197, 17, 20),
+        (293, 20, 18),
+        (294, 20, 18),
+        // Several depths of a packed B.
+        (9, 47, 801),
+        (17, 33, 1601),
         (20, 15, 0),
         (3, 5, 0),
         (2, 0, 7),
