@@ -5,8 +5,8 @@ use byoc_json_backend::kernels::integer::{self, Byte, Grid, Image, Out, Plain, R
 use byoc_json_backend::kernels::nbits::{self, NBits, Weights, Zeros};
 use byoc_json_backend::kernels::{
     Activation, AttentionParams, Bias, Binary, Broadcast, ConvKind, ConvParams, Epilogue, GemmParams, Isa, NormParams,
-    Threads, Unary, attention, attention_scratch_len, binary, conv, from_blocked, gemm, gemm_packed, gemm_scratch_len,
-    layer_norm, pack_b, packed_b_len, softmax, to_blocked, transpose, unary,
+    PackedB, Threads, Unary, attention, attention_scratch_len, binary, conv, from_blocked, gemm, gemm_packed,
+    gemm_scratch_len, layer_norm, pack_b, packed_b_len, softmax, to_blocked, transpose, unary,
 };
 use std::time::Instant;
 
@@ -88,7 +88,8 @@ fn bench_gemm(threads: &[Threads; 2], m: usize, n: usize, k: usize) {
     report(&format!("gemm {m}x{n}x{k} B transposed"), flop, times);
     let mut packed = vec![0.0; packed_b_len(k, n).expect("countable")];
     pack_b(k, n, &b, p.b, &mut packed);
-    let times = [0, 1].map(|i| best(|| gemm_packed(&threads[i], &p, &a, &packed, &mut c, &e, &mut scratch)));
+    let times =
+        [0, 1].map(|i| best(|| gemm_packed(&threads[i], &p, &a, PackedB::F32(&packed), &mut c, &e, &mut scratch)));
     report(&format!("gemm {m}x{n}x{k} B packed"), flop, times);
 }
 

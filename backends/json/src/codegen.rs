@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use byoc_plugin_api::{Constants, Error, Generated, Job, Options, Region};
+use byoc_plugin_api::{Constants, DType, Error, Generated, Job, Options, Region};
 
 use crate::program::{Program, text};
 
@@ -25,6 +25,7 @@ mod settle;
 mod simplify;
 mod strided;
 mod views;
+mod widen;
 mod window;
 
 use graph::Graph;
@@ -42,6 +43,7 @@ fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Resul
     // Fast kernels are chosen and laid out for sizes that are known before the run.
     if options.text("kernels") != "reference" && !region.tells_sizes() {
         let fusion = options.bool("fusion");
+        widen::run(&mut graph);
         simplify::run(&mut graph);
         lift::run(&mut graph);
         if fusion {
@@ -68,7 +70,7 @@ fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Resul
         integer::channels_last::run(&mut graph);
         layout::run(&mut graph);
         if options.bool("pack") {
-            pack_matrix::run(&mut graph);
+            pack_matrix::run(&mut graph, DType::from_name(options.text("weights")));
         }
     }
     settle::program(graph, options.bool("pack"))

@@ -3,14 +3,17 @@
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
 
-use byoc_plugin_api::{Claims, ConstantId, Constants, DType, Error, Job, Packed};
+use byoc_plugin_api::{Claims, ConstantId, Constants, DType, Error, Job, Packed, bf16, f16};
+use half::vec::HalfFloatVecExt;
 
 use crate::program::{Program, Source};
 
 mod integer;
+mod matrix;
 mod recipe;
 
 pub(crate) use integer::Form;
+use matrix::Matrix;
 pub(crate) use recipe::{Part, Recipe, Values};
 
 /// Claims every constant of the region: what the program reads at load is kept by core, what it holds is embedded, what
@@ -19,20 +22,22 @@ pub(crate) fn constant_updater(job: &Job<'_>, code: &[u8], claims: &mut Claims<'
     let program = Program::parse(code)?;
     let mut host: HashSet<ConstantId> = HashSet::new();
     let mut embedded: HashSet<ConstantId> = HashSet::new();
-    let mut packed: HashMap<ConstantId, &Recipe> = HashMap::new();
+    let mut packed: HashMap<ConstantId, (&Recipe, DType)> = HashMap::new();
     for constant in &program.constants {
         match &constant.source {
             Source::Host(id) => drop(host.insert(*id)),
             Source::Inline { id, .. } => drop(embedded.insert(*id)),
-            Source::Derived { recipe, carrier: Some(id) } => drop(packed.insert(*id, recipe)),
-            Source::Derived { recipe, carrier: None } => host.extend(recipe.sources()),
+            Source::Derived { recipe, carrier: Some(id), stored } => {
+                packed.insert(*id, (recipe, stored.unwrap_or(recipe.dtype())));
+            }
+            Source::Derived { recipe, carrier: None, stored: _ } => host.extend(recipe.sources()),
         }
     }
     for constant in &job.region.constants {
         let id = constant.id;
         match packed.get(&id) {
             _ if host.contains(&id) => claims.host(id)?,
-            Some(recipe) => pack(recipe, id, job.constants, claims)?,
+            Some(&(recipe, dtype)) => pack(recipe, dtype, id, job.constants, claims)?,
             None if embedded.contains(&id) => claims.embedded(id)?,
             None => claims.unused(id)?,
         }
@@ -40,18 +45,29 @@ pub(crate) fn constant_updater(job: &Job<'_>, code: &[u8], claims: &mut Claims<'
     Ok(())
 }
 
-/// Claims the result of a recipe in the place of constant `id`.
-fn pack(recipe: &Recipe, id: ConstantId, constants: &Constants<'_>, claims: &mut Claims<'_>) -> Result<(), Error> {
+/// Claims the result of a recipe, stored as `dtype`, in the place of constant `id`.
+fn pack(
+    recipe: &Recipe,
+    dtype: DType,
+    id: ConstantId,
+    constants: &Constants<'_>,
+    claims: &mut Claims<'_>,
+) -> Result<(), Error> {
     let view =
         |id: ConstantId| constants.get(id).copied().ok_or_else(|| Error::new(format!("constant {id} was not given")));
     let len = recipe.len().ok_or_else(|| Error::new("a recipe that no kernel takes"))?;
-    let packed = Packed::new(recipe.layout(), recipe.dtype(), &[len]).aligned(64);
-    if recipe.dtype() == DType::I8 {
+    let packed = Packed::new(recipe.layout(), dtype, &[len]).aligned(64);
+    if dtype == DType::I8 {
         let mut values = vec![0i8; len];
         recipe.compute(&view, Values::I8(&mut values))?;
         let bytes: Vec<u8> = values.into_iter().map(|value| value as u8).collect();
         claims.packed(id, packed)?.write_all(&bytes)?;
         return Ok(());
+    }
+    if let &Recipe::Matrix { matrix, transposed, k, n, .. } = recipe {
+        let (matrix, view) = (Matrix { k, n, transposed, dtype }, view(matrix)?);
+        let mut writer = claims.packed(id, packed)?;
+        return matrix.pack(&view, &mut |bytes| Ok(writer.write_all(bytes)?));
     }
     let mut values = vec![0f32; len];
     recipe.compute(&view, Values::F32(&mut values))?;
@@ -60,8 +76,17 @@ fn pack(recipe: &Recipe, id: ConstantId, constants: &Constants<'_>, claims: &mut
     let mut piece = Vec::with_capacity(1 << 16);
     for values in values.chunks(1 << 14) {
         piece.clear();
-        piece.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        store(dtype, values, &mut piece);
         writer.write_all(&piece)?;
     }
     Ok(())
+}
+
+/// Appends the bytes of elements that were computed as f32 and are stored as `dtype`: f32, or a type of 16 bits.
+pub(crate) fn store(dtype: DType, values: &[f32], bytes: &mut Vec<u8>) {
+    match dtype {
+        DType::F16 => bytes.extend(Vec::<f16>::from_f32_slice(values).into_iter().flat_map(f16::to_le_bytes)),
+        DType::BF16 => bytes.extend(values.iter().flat_map(|&value| bf16::from_f32(value).to_le_bytes())),
+        _ => bytes.extend(values.iter().flat_map(|value| value.to_le_bytes())),
+    }
 }

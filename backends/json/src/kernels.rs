@@ -8,6 +8,7 @@ mod affine;
 mod attention;
 mod choose;
 mod conv;
+mod convert;
 mod elementwise;
 mod exchange;
 mod gemm;
@@ -40,9 +41,10 @@ pub use affine::affine;
 pub use attention::{AttentionParams, attention, attention_scratch_len};
 pub use choose::{Choice, ChooseParams, choose};
 pub use conv::{ConvKind, ConvParams, conv};
+pub(crate) use convert::{Narrow, narrow, widen};
 pub use elementwise::{Binary, Broadcast, binary, binary_inplace};
 pub use gemm::{
-    Bias, Epilogue, GemmParams, PACKED_B_LAYOUT, gemm, gemm_packed, gemm_scratch_len, pack_b, packed_b_len,
+    Bias, Epilogue, GemmParams, PACKED_B_LAYOUT, PackedB, gemm, gemm_packed, gemm_scratch_len, pack_b, packed_b_len,
 };
 pub use grid_sample::{Beyond, GridSampleParams, Sampling, grid_sample};
 pub use interpolate::{InterpolateParams, WeighedAxis, interpolate, interpolate_scratch_len};

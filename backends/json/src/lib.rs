@@ -40,6 +40,11 @@ impl Backend for Json {
                 ),
                 OptionSpec::bool("fusion", true, "Whether neighbouring operators become one kernel"),
                 OptionSpec::bool("pack", true, "Whether weights are stored in the layout of the kernels"),
+                OptionSpec::choice(
+                    "weights",
+                    &["model", "f16", "bf16"],
+                    "The type in which f32 weights of matrix products are stored: of 16 bits they are rounded, and half as large in the file and to read",
+                ),
                 OptionSpec::bool(
                     "winograd",
                     true,

@@ -74,6 +74,9 @@ pub(crate) enum Source {
         /// The constant in whose place the result is stored; without one it is computed at load.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         carrier: Option<ConstantId>,
+        /// The type of 16 bits in which the result is stored, where it is of f32.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stored: Option<DType>,
     },
 }
 

@@ -10,6 +10,7 @@ mod hostile;
 mod images;
 mod infinite;
 mod integer;
+mod narrow;
 mod places;
 mod recurrent;
 mod sampling;

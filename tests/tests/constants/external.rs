@@ -13,6 +13,9 @@ const SHAPE: [i64; 2] = [1024, 512];
 /// Most bytes of an artifact that holds no large constant.
 const SMALL: usize = 12 * 1024;
 
+/// What is packed is in no file as it is.
+const AS_THEY_ARE: [&str; 2] = ["--backend-opt", "cpu.pack=false"];
+
 const FILL: [&str; 4] = ["--fill", "random", "--seed", "3"];
 
 /// Numbers that repeat nowhere.
@@ -62,7 +65,8 @@ fn data() -> Vec<u8> {
 }
 
 fn compile(folder: &Folder, output: &str) {
-    folder.byoc(&["compile", "model.onnx", "-o", output, "--external-constants", "--check-reproducible"]).success();
+    let flags = ["--external-constants", "--check-reproducible"];
+    folder.byoc(&[&["compile", "model.onnx", "-o", output], &flags[..], &AS_THEY_ARE].concat()).success();
 }
 
 /// The outputs of a run, as a file.
@@ -77,7 +81,7 @@ fn json(folder: &Folder, arguments: &[&str]) -> Value {
 
 /// Compiles the model in both ways and compares all there is to compare; `file` is where the weight stands.
 fn same_results(folder: &Folder, file: &str) {
-    folder.byoc(&["compile", "model.onnx", "-o", "whole.byoc"]).success();
+    folder.byoc(&[&["compile", "model.onnx", "-o", "whole.byoc"][..], &AS_THEY_ARE].concat()).success();
     compile(folder, "m.byoc");
     let size = places::read(&folder.path().join("m.byoc")).len();
     assert!(size <= SMALL, "{size} bytes");
@@ -120,7 +124,7 @@ fn weights_in_a_data_file_need_no_copy() {
     same_results(&folder, "model.data");
     // Read into memory, the files are the same.
     let arguments = ["compile", "model.onnx", "-o", "read.byoc", "--external-constants", "--no-mmap"];
-    folder.byoc(&arguments).success();
+    folder.byoc(&[&arguments[..], &AS_THEY_ARE].concat()).success();
     let artifact = |name: &str| places::read(&folder.path().join(name));
     assert!(artifact("read.byoc") == artifact("m.byoc"));
     // The model itself is not needed.
@@ -241,12 +245,12 @@ fn every_entry_has_its_own_files() {
     folder.write("other/model.onnx", other.finish());
     folder.write("other/model.data", data());
     let models = ["first=model.onnx", "second=other/model.onnx"];
-    let arguments = [&["compile"], &models[..], &["-o", "m.byoc", "--external-constants"]].concat();
+    let arguments = [&["compile"], &models[..], &["-o", "m.byoc", "--external-constants"], &AS_THEY_ARE].concat();
     folder.byoc(&arguments).success();
     let found = json(&folder, &["inspect", "m.byoc", "--constants"]);
     let files: Vec<_> = found["files"].as_array().expect("a list").iter().map(|file| &file["path"]).collect();
     assert_eq!(files, ["model.data", "other/model.onnx"]);
-    folder.byoc(&[&["compile"], &models[..], &["-o", "whole.byoc"]].concat()).success();
+    folder.byoc(&[&["compile"], &models[..], &["-o", "whole.byoc"], &AS_THEY_ARE].concat()).success();
     for entry in ["first", "second"] {
         let expected = outputs(&folder, "whole.byoc", &["--entry", entry]);
         assert!(outputs(&folder, "m.byoc", &["--entry", entry]) == expected, "the results of {entry} differ");

@@ -58,7 +58,7 @@ fn readers_that_do_the_same_share_the_result() {
     );
     assert_eq!(fates(&ledger, "w"), [Fate::Folded]);
     for name in ["w0", "w1", "w2"] {
-        assert_eq!(fates(&ledger, name), [Fate::Stored], "{name}");
+        assert_eq!(fates(&ledger, name), [Fate::Packed], "{name}");
     }
     assert_once(size);
 }

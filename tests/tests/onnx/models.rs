@@ -355,8 +355,8 @@ fn safetensors_reads_the_weights() -> Needed<()> {
     Ok(())
 }
 
-/// A model with a weight that the host backend packs, one under two names and shapes, and one that is read as it is and
-/// transposed.
+/// A model with a weight that the host backend packs, one under two names and shapes that is read in two ways, and one that is
+/// read as it is and transposed.
 fn aliases() -> Model {
     let weight = |model: Model, name: &str, shape: &[i64], seed: i64| {
         let elements: i64 = shape.iter().product();
@@ -375,11 +375,14 @@ fn aliases() -> Model {
     }
     model
         .tensor(onnx::tensor("sizes", Type::Int64, &[2], sizes))
+        .tensor(onnx::tensor("first_axis", Type::Int64, &[1], 0i64.to_le_bytes().to_vec()))
         .node("Conv", &["x", "packed"], &["image"])
         .node("Flatten", &["image"], &["flat"])
         .node("MatMul", &["flat", "host"], &["first"])
         .node("Reshape", &["reshaped", "sizes"], &["again"])
-        .node("MatMul", &["flat", "again"], &["second"])
+        .node("Transpose", &["flat"], &["column"])
+        .node("Mul", &["column", "again"], &["rows"])
+        .node("ReduceSum", &["rows", "first_axis"], &["second"])
         .node("Add", &["first", "second"], &["sum"])
         .node("MatMul", &["sum", "tied"], &["inner"])
         .node("Transpose", &["tied"], &["turned"])

@@ -20,7 +20,9 @@ pub(super) struct Graph<'r> {
     pub(super) derived: Vec<(usize, Recipe)>,
     /// Those of `derived` that read the same constants in the same order.
     derived_from: HashMap<Vec<ConstantId>, Vec<usize>>,
-    /// Position of each value's constant in the region.
+    /// Constants of 16 bits as f32: the value, and that of the constant.
+    pub(super) widened: Vec<(usize, usize)>,
+    /// Position of each value's constant in the region; a widened one is the same constant.
     constant_of: HashMap<usize, usize>,
 }
 
@@ -132,6 +134,7 @@ impl<'r> Graph<'r> {
             outputs: region.outputs.clone(),
             derived: Vec::new(),
             derived_from: HashMap::new(),
+            widened: Vec::new(),
             constant_of: region.constants.iter().enumerate().map(|(index, constant)| (constant.value, index)).collect(),
         }
     }
@@ -153,8 +156,7 @@ impl<'r> Graph<'r> {
 
     /// The one number that a constant holds, if it holds one.
     pub(super) fn scalar(&self, value: usize) -> Option<f32> {
-        self.constant(value)?;
-        match self.region.constant_floats(value)?.as_slice() {
+        match self.region.constant_floats(self.constant(value)?.value)?.as_slice() {
             [number] => Some(*number as f32),
             _ => None,
         }
@@ -162,14 +164,13 @@ impl<'r> Graph<'r> {
 
     /// The elements of a small constant of f32.
     pub(super) fn floats(&self, value: usize) -> Option<Vec<f32>> {
-        self.constant(value)?;
+        let value = self.constant(value)?.value;
         Some(self.region.constant_floats(value)?.into_iter().map(|number| number as f32).collect())
     }
 
     /// The elements of an integer constant.
     pub(super) fn ints(&self, value: usize) -> Option<Vec<i64>> {
-        self.constant(value)?;
-        self.region.constant_ints(value)
+        self.region.constant_ints(self.constant(value)?.value)
     }
 
     /// Whether a step reads the value, or it leaves the region.
@@ -211,6 +212,16 @@ impl<'r> Graph<'r> {
         self.derived_from.entry(sources).or_default().push(self.derived.len());
         self.derived.push((value, recipe));
         Some(value)
+    }
+
+    /// A new value: the elements of a constant of 16 bits as f32.
+    pub(super) fn widened(&mut self, constant: usize) -> usize {
+        let value = self.add_value(DType::F32, self.values[constant].shape.clone(), false);
+        if let Some(&position) = self.constant_of.get(&constant) {
+            self.constant_of.insert(value, position);
+        }
+        self.widened.push((value, constant));
+        value
     }
 
     /// For each value the step that writes it, as things are now.

@@ -1,48 +1,143 @@
 //! Constant right sides of matrix products go into the panels that the kernel reads, once, at compile time; at run time it
-//! would pack them for every product.
+//! would pack them for every product. Steps that take rows of the same matrix by index, as the embedding does that a language
+//! model ends with too, take them out of the panels. Panels of f32 may be stored in 16 bits.
 
-use super::graph::Graph;
+use std::collections::HashMap;
+
+use byoc_plugin_api::{ConstantId, DType, TensorView, bf16, f16};
+
+use super::graph::{Edges, Graph};
 use super::settle::is_as_large;
 use crate::constants::Recipe;
 use crate::program::{Op, Step};
 
-/// Products of so few rows read the matrix as it is, each element once: there is nothing to gain.
-const FEW_ROWS: usize = 4;
-
-pub(super) fn run(graph: &mut Graph<'_>) {
+/// `narrow` is the type that f32 becomes.
+pub(super) fn run(graph: &mut Graph<'_>, narrow: Option<DType>) {
     let edges = graph.edges();
+    let same_bytes = same_bytes(graph);
     for index in 0..graph.steps.len() {
-        let Some(recipe) = recipe(graph, &graph.steps[index]) else { continue };
-        let Recipe::Matrix { k, n, .. } = recipe else { continue };
-        let original = graph.steps[index].inputs[1];
-        // Every reader of the matrix reads it so, or it would be stored twice.
-        let readers = original.map_or_else(Vec::new, |value| edges.readers(value));
-        let agree = readers.iter().all(|&other| self::recipe(graph, &graph.steps[other]).as_ref() == Some(&recipe));
-        if !agree || original.is_some_and(|value| graph.outputs.contains(&value)) {
-            continue;
-        }
+        let Some((matrix, recipe)) = right_side(graph, &graph.steps[index]) else { continue };
+        // Every reader of the bytes reads them so, or they would be stored twice.
+        let values = same_bytes.get(&matrix.start).map_or(&[][..], |values| values);
+        let Some(readers) = readers(graph, &edges, values, &matrix) else { continue };
+        let recipe = rounded(graph, in_order(graph, values, &matrix, recipe), narrow);
         let Some(packed) = graph.derive(recipe) else { continue };
-        for reader in readers {
+        for (reader, op) in readers {
             let step = &mut graph.steps[reader];
-            step.inputs[1] = Some(packed);
-            if let Op::Gemm(gemm) = &mut step.op {
-                (gemm.packed, gemm.trans_b) = (Some([k, n]), false);
-            }
+            step.inputs[if matches!(op, Op::Columns { .. }) { 0 } else { 1 }] = Some(packed);
+            step.op = op;
         }
     }
 }
 
-/// How the right side of a product is packed, if it is a constant that is to be.
-fn recipe(graph: &Graph<'_>, step: &Step) -> Option<Recipe> {
+/// A matrix B of K rows and N columns in the memory of the compiler: constants that are views of one another are one matrix.
+#[derive(PartialEq)]
+struct Matrix {
+    start: *const u8,
+    dtype: DType,
+    k: usize,
+    n: usize,
+    /// Row and column stride.
+    strides: [i64; 2],
+}
+
+impl Matrix {
+    /// The one that a constant holds, or its transposition.
+    fn of(view: &TensorView<'_>, transposed: bool) -> Option<Matrix> {
+        let (&[rows, columns], &[row, column]) = (view.shape(), view.strides()) else { return None };
+        let (start, dtype) = (view.as_ptr(), view.dtype());
+        let (k, n, strides) = match transposed {
+            true => (columns, rows, [column, row]),
+            false => (rows, columns, [row, column]),
+        };
+        Some(Matrix { start, dtype, k: usize::try_from(k).ok()?, n: usize::try_from(n).ok()?, strides })
+    }
+}
+
+/// The values of constants by where their bytes are.
+fn same_bytes(graph: &Graph<'_>) -> HashMap<*const u8, Vec<usize>> {
+    let mut values: HashMap<*const u8, Vec<usize>> = HashMap::new();
+    let constants = graph.region.constants.iter().map(|constant| constant.value);
+    for value in constants.chain(graph.widened.iter().map(|&(value, _)| value)) {
+        if let Some((_, view)) = data(graph, value) {
+            values.entry(view.as_ptr()).or_default().push(value);
+        }
+    }
+    values
+}
+
+/// A constant whose bytes may be looked at.
+fn data<'g>(graph: &Graph<'g>, value: usize) -> Option<(ConstantId, &'g TensorView<'g>)> {
+    let id = graph.constant(value)?.id;
+    Some((id, graph.view_by_id(id).filter(|view| view.has_data())?))
+}
+
+/// The steps that read a matrix, and what each becomes; `None` if one cannot read it packed.
+fn readers(graph: &Graph<'_>, edges: &Edges, values: &[usize], matrix: &Matrix) -> Option<Vec<(usize, Op)>> {
+    if values.iter().any(|value| graph.outputs.contains(value)) {
+        return None;
+    }
+    let mut readers: Vec<usize> = values.iter().flat_map(|&value| edges.readers(value)).collect();
+    readers.sort_unstable();
+    readers.dedup();
+    readers.into_iter().map(|reader| Some((reader, packed(graph, &graph.steps[reader], values, matrix)?))).collect()
+}
+
+/// What a step is that reads the matrix in panels.
+fn packed(graph: &Graph<'_>, step: &Step, values: &[usize], matrix: &Matrix) -> Option<Op> {
+    let places = step.inputs.iter().flatten().filter(|value| values.contains(value)).count();
+    let size = [matrix.k, matrix.n];
+    match &step.op {
+        Op::Gemm(gemm) if places == 1 && right_side(graph, step)?.0 == *matrix => {
+            let mut gemm = gemm.clone();
+            (gemm.packed, gemm.trans_b) = (Some(size), false);
+            Some(Op::Gemm(gemm))
+        }
+        Op::Gather { axis: 0 } if places == 1 => {
+            let (_, view) = data(graph, step.input(0)?)?;
+            (Matrix::of(view, true)? == *matrix).then_some(Op::Columns { packed: size })
+        }
+        _ => None,
+    }
+}
+
+/// How the matrix is packed from the constant whose elements lie in the order of its own shape, where there is such a one: from
+/// another they would be copied first.
+fn in_order(graph: &Graph<'_>, values: &[usize], matrix: &Matrix, recipe: Recipe) -> Recipe {
+    let Recipe::Matrix { k, n, dtype, .. } = recipe else { return recipe };
+    let from = |&value: &usize| {
+        let (id, view) = data(graph, value).filter(|(_, view)| view.is_contiguous())?;
+        let transposed = [false, true].into_iter().find(|&way| Matrix::of(view, way).as_ref() == Some(matrix))?;
+        let recipe = Recipe::Matrix { matrix: id, transposed, k, n, dtype };
+        (!graph.constant(value)?.shared && is_as_large(graph, id, &recipe)).then_some(recipe)
+    };
+    values.iter().find_map(from).unwrap_or(recipe)
+}
+
+/// The recipe with a result of that type, which rounds; not where a finite number would become infinite.
+fn rounded(graph: &Graph<'_>, recipe: Recipe, narrow: Option<DType>) -> Recipe {
+    let Recipe::Matrix { matrix, transposed, k, n, dtype: DType::F32 } = recipe else { return recipe };
+    let stays_finite = |narrow: DType| {
+        let mut fits = true;
+        let most = if narrow == DType::F16 { f16::MAX.to_f32() } else { bf16::MAX.to_f32() };
+        let view = graph.view_by_id(matrix)?;
+        view.for_each_element(|element| {
+            let value = element.try_into().map_or(f32::NAN, f32::from_le_bytes);
+            fits &= !value.is_finite() || value.abs() <= most;
+        });
+        fits.then_some(narrow)
+    };
+    Recipe::Matrix { matrix, transposed, k, n, dtype: narrow.and_then(stays_finite).unwrap_or(DType::F32) }
+}
+
+/// The right side of a product, and how it is packed, if it is a constant that is to be.
+fn right_side(graph: &Graph<'_>, step: &Step) -> Option<(Matrix, Recipe)> {
     let Op::Gemm(gemm) = &step.op else { return None };
     let b = step.input(1)?;
-    let constant = graph.constant(b).filter(|constant| !constant.shared && constant.inline.is_none())?;
-    let read_elsewhere = step.inputs.iter().filter(|input| **input == Some(b)).count() > 1;
-    let (shape, out) = (graph.fixed_shape(b)?, graph.fixed_shape(step.output(0)?)?);
-    let (&[rows, columns], [lead @ .., n]) = (shape.as_slice(), out.as_slice()) else { return None };
-    let (k, columns) = if gemm.trans_b { (columns, rows) } else { (rows, columns) };
-    let has_data = graph.view_by_id(constant.id).is_some_and(|view| view.has_data());
-    let worth_it = has_data && lead.iter().product::<usize>() > FEW_ROWS && columns == *n && !read_elsewhere;
-    let recipe = Recipe::Matrix { matrix: constant.id, transposed: gemm.trans_b, k, n: *n };
-    (worth_it && is_as_large(graph, constant.id, &recipe)).then_some(recipe)
+    graph.constant(b).filter(|constant| !constant.shared && constant.inline.is_none())?;
+    let (id, view) = data(graph, b)?;
+    let matrix = Matrix::of(view, gemm.trans_b)?;
+    let dtype = if matches!(view.dtype(), DType::F16 | DType::BF16) { view.dtype() } else { DType::F32 };
+    let recipe = Recipe::Matrix { matrix: id, transposed: gemm.trans_b, k: matrix.k, n: matrix.n, dtype };
+    is_as_large(graph, id, &recipe).then_some((matrix, recipe))
 }

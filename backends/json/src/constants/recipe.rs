@@ -3,10 +3,12 @@
 
 use std::borrow::Cow;
 
-use byoc_plugin_api::{ConstantId, DType, Error, TensorView, float_json as float};
+use byoc_plugin_api::{ConstantId, DType, Error, TensorView, bf16, f16, float_json as float};
+use half::slice::HalfFloatSliceExt;
 use serde::{Deserialize, Serialize};
 
 use super::integer::Form;
+use super::matrix::Matrix;
 use crate::kernels::{
     Activation, ConvKind, ConvParams, GATES_LAYOUT, PACKED_B_LAYOUT, pack_b, pack_gates, packed_b_len,
     packed_gates_len, product,
@@ -14,6 +16,9 @@ use crate::kernels::{
 
 /// The layout tag of folded vectors.
 const VECTOR: &str = "json-bias/1";
+
+/// The layout tag of what was of 16 bits.
+const FLOATS: &str = "json-floats/1";
 
 /// A computation over constants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,6 +47,16 @@ pub(crate) enum Recipe {
         k: usize,
         /// Columns.
         n: usize,
+        /// What the elements are stored as.
+        #[serde(default = "f32_type", skip_serializing_if = "is_f32")]
+        dtype: DType,
+    },
+    /// The elements of a constant of 16 bits as f32.
+    Floats {
+        /// The original.
+        constant: ConstantId,
+        /// How many.
+        len: usize,
     },
     /// The weights of a recurrent layer's gates, each in the panels of its kernel.
     Gates {
@@ -82,9 +97,17 @@ pub(crate) enum Recipe {
     },
 }
 
+fn f32_type() -> DType {
+    DType::F32
+}
+
+fn is_f32(dtype: &DType) -> bool {
+    *dtype == DType::F32
+}
+
 /// Where a recipe writes.
 pub(crate) enum Values<'o> {
-    /// Single precision.
+    /// Single precision, and what is stored in 16 bits: it is rounded after all is computed.
     F32(&'o mut [f32]),
     /// Integers of 8 bits.
     I8(&'o mut [i8]),
@@ -140,6 +163,7 @@ impl Recipe {
         match self {
             Recipe::Weights { weights, parts, .. } => std::iter::once(*weights).chain(of(parts)).collect(),
             Recipe::Matrix { matrix, .. } => vec![*matrix],
+            Recipe::Floats { constant, .. } => vec![*constant],
             Recipe::Integer { weights, .. } | Recipe::Gates { weights, .. } => vec![*weights],
             Recipe::Scale { parts, .. } => of(parts),
             Recipe::Shift { start, parts, .. } => start.iter().copied().chain(of(parts)).collect(),
@@ -151,6 +175,7 @@ impl Recipe {
         match self {
             Recipe::Weights { weights, .. } => vec![*weights],
             Recipe::Matrix { matrix, .. } => vec![*matrix],
+            Recipe::Floats { constant, .. } => vec![*constant],
             Recipe::Integer { weights, .. } | Recipe::Gates { weights, .. } => vec![*weights],
             Recipe::Shift { .. } => self.sources(),
             // From behind: the offset is carried by the first ones.
@@ -162,6 +187,7 @@ impl Recipe {
     pub(crate) fn layout(&self) -> &'static str {
         match self {
             Recipe::Weights { kind, .. } => kind.layout_tag(),
+            Recipe::Floats { .. } => FLOATS,
             Recipe::Matrix { .. } => PACKED_B_LAYOUT,
             Recipe::Gates { .. } => GATES_LAYOUT,
             Recipe::Integer { form, .. } => form.layout(),
@@ -169,15 +195,20 @@ impl Recipe {
         }
     }
 
-    /// The type of the result.
+    /// The type of the result. One of 16 bits is computed as f32, see [`Values`].
     pub(crate) fn dtype(&self) -> DType {
-        if matches!(self, Recipe::Integer { .. }) { DType::I8 } else { DType::F32 }
+        match self {
+            Recipe::Integer { .. } => DType::I8,
+            Recipe::Matrix { dtype, .. } => *dtype,
+            _ => DType::F32,
+        }
     }
 
     /// Elements of the result; `None` if they cannot be counted, or no kernel takes weights like these.
     pub(crate) fn len(&self) -> Option<usize> {
         match self {
             Recipe::Weights { kind, shape, group, .. } => kind.packed_len(&params(shape, *group)),
+            Recipe::Floats { len, .. } => Some(*len),
             Recipe::Matrix { k, n, .. } => packed_b_len(*k, *n),
             Recipe::Gates { count, k, n, .. } => packed_gates_len(*count, *k, *n),
             Recipe::Integer { form, .. } => form.len(),
@@ -213,24 +244,18 @@ impl Recipe {
             Recipe::Weights { weights, kind, shape, group, parts } => {
                 let view_of_weights = view(*weights)?;
                 let (scale, _) = compose(shape[0], None, parts, view)?;
-                let plain = view_of_weights.as_slice::<f32>().filter(|_| parts.is_empty());
-                let copy = match plain {
-                    Some(_) => Vec::new(),
-                    None => scaled(view_of_weights.to_vec()?, &scale),
-                };
-                let oihw = plain.unwrap_or(&copy);
+                let plain = plain(&view_of_weights)?;
+                let oihw = if parts.is_empty() { plain } else { Cow::Owned(scaled(plain.into_owned(), &scale)) };
                 if Some(oihw.len()) != product(shape) {
                     return Err(Error::new(format!("{} weights for the shape {shape:?}", oihw.len())));
                 }
-                kind.pack(&params(shape, *group), oihw, out);
+                kind.pack(&params(shape, *group), &oihw, out);
             }
-            Recipe::Matrix { matrix, transposed, k, n } => {
-                let view = view(*matrix)?;
-                let plain = plain(&view)?;
-                if Some(plain.len()) != product(&[*k, *n]) {
-                    return Err(Error::new(format!("{} values for a matrix of {k} by {n}", plain.len())));
-                }
-                pack_b(*k, *n, &plain, if *transposed { [1, *k] } else { [*n, 1] }, out);
+            &Recipe::Matrix { matrix, transposed, k, n, dtype } => {
+                let view = view(matrix)?;
+                let (matrix, plain) = (Matrix { k, n, transposed, dtype }, plain(&view)?);
+                matrix.check(plain.len())?;
+                pack_b(k, n, &plain, matrix.strides(n), out);
             }
             Recipe::Gates { weights, count, k, n } => {
                 let view = view(*weights)?;
@@ -239,6 +264,14 @@ impl Recipe {
                     return Err(Error::new(format!("{} values for {count} gates of {n} by {k}", plain.len())));
                 }
                 pack_gates(*count, *k, *n, &plain, out);
+            }
+            Recipe::Floats { constant, len } => {
+                let view = view(*constant)?;
+                let plain = plain(&view)?;
+                if plain.len() != *len {
+                    return Err(Error::new(format!("{} values for {len}", plain.len())));
+                }
+                out.copy_from_slice(&plain);
             }
             Recipe::Scale { channels, parts } => {
                 fill(out, &compose(*channels, None, parts, view)?.0);
@@ -251,9 +284,14 @@ impl Recipe {
     }
 }
 
-/// The elements in order, without a copy where they lie so.
-fn plain<'v>(view: &'v TensorView<'_>) -> Result<Cow<'v, [f32]>, Error> {
-    view.as_slice::<f32>().map_or_else(|| view.to_vec().map(Cow::Owned), |values| Ok(Cow::Borrowed(values)))
+/// The elements in order as f32, without a copy where they lie so.
+pub(super) fn plain<'v>(view: &'v TensorView<'_>) -> Result<Cow<'v, [f32]>, Error> {
+    Ok(match (view.as_slice::<f32>(), view.dtype()) {
+        (Some(values), _) => Cow::Borrowed(values),
+        (None, DType::F16) => Cow::Owned(view.to_vec::<f16>()?.to_f32_vec()),
+        (None, DType::BF16) => Cow::Owned(view.to_vec::<bf16>()?.to_f32_vec()),
+        _ => Cow::Owned(view.to_vec()?),
+    })
 }
 
 /// Rounds one value for each channel, or the one for all of them.
@@ -307,11 +345,12 @@ fn compose<'a>(
     }
     let channels = if all_alike { 1 } else { channels };
     let vector = |id: ConstantId| -> Result<Vec<f64>, Error> {
-        let values = view(id)?.to_vec::<f32>()?;
+        let view = view(id)?;
+        let values = plain(&view)?;
         Ok(if values.len() == 1 {
             vec![f64::from(values[0]); channels]
         } else {
-            values.into_iter().map(f64::from).collect()
+            values.iter().copied().map(f64::from).collect()
         })
     };
     let mut scale = vec![1.0; channels];

@@ -4,12 +4,14 @@
 //! skinny shapes, and constant weights are packed once, at compile time.
 
 mod block;
+mod few;
 mod finish;
 mod gemv;
 mod pack;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tile;
+mod weights;
 
 use super::activation::Activation;
 use super::isa::Isa;
@@ -20,6 +22,7 @@ pub(crate) use block::scratch_len as block_scratch_len;
 use block::{Panels, Source};
 pub(crate) use pack::panels;
 pub use pack::{pack_b, packed_b_len};
+pub use weights::PackedB;
 
 /// Names the layout of [`pack_b`]: [ceil(N / 16)][K][16], columns past N zero.
 pub const PACKED_B_LAYOUT: &str = "gemm/n16k/1";
@@ -166,13 +169,21 @@ pub fn gemm_packed(
     threads: &Threads,
     p: &GemmParams,
     a: &[f32],
-    packed_b: &[f32],
+    packed_b: PackedB<'_>,
     c: &mut [f32],
     e: &Epilogue<'_>,
     scratch: &mut [f32],
 ) {
     assert_eq!(Some(packed_b.len()), packed_b_len(p.k, p.n));
-    run(threads, p, a, Source::Packed(packed_b.as_ptr(), p.k), c, e, scratch);
+    if !p.small() {
+        return run(threads, p, a, packed_b.source(p.k), c, e, scratch);
+    }
+    check(p, a, c, e);
+    match packed_b {
+        PackedB::F32(b) => few::run(threads, p, a, b, c, e),
+        PackedB::F16(b) => few::run(threads, p, a, b, c, e),
+        PackedB::BF16(b) => few::run(threads, p, a, b, c, e),
+    }
 }
 
 fn check(p: &GemmParams, a: &[f32], c: &[f32], e: &Epilogue<'_>) {

@@ -5,9 +5,9 @@
 pub enum Isa {
     /// What every CPU of the target has (SSE2 on x86-64, NEON on aarch64).
     Portable,
-    /// x86-64 with AVX2 and FMA.
+    /// x86-64 with AVX2, FMA and F16C.
     Avx2,
-    /// x86-64 with AVX-512 F, VL, DQ and BW (and AVX2, FMA).
+    /// x86-64 with AVX-512 F, VL, DQ and BW (and AVX2, FMA, F16C).
     Avx512,
 }
 
@@ -21,7 +21,8 @@ impl Isa {
     pub fn available() -> &'static [Isa] {
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            let avx2 = is_x86_feature_detected!("avx2");
+            if avx2 && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
                 let avx512 = is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512vl")
                     && is_x86_feature_detected!("avx512dq")
@@ -75,14 +76,14 @@ pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn avx2<K: Kernel>(kernel: K) -> K::Out {
-    // SAFETY: this function is entered only on CPUs with AVX2 and FMA.
+    // SAFETY: this function is entered only on CPUs with AVX2, FMA and F16C.
     unsafe { kernel.run::<super::simd::Avx2x16>() }
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,f16c")]
 unsafe fn avx512<K: Kernel>(kernel: K) -> K::Out {
     // SAFETY: this function is entered only on CPUs with these AVX-512 subsets.
     unsafe { kernel.run::<super::simd::Avx512x16>() }

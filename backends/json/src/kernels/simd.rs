@@ -6,6 +6,7 @@
 //! no vector features, every instruction in it becomes a call, and it is 30 times slower. To check, disassemble a
 //! program and look for functions of `core_arch` that are called.
 
+mod portable;
 #[cfg(target_arch = "x86_64")]
 mod squares;
 #[cfg(target_arch = "x86_64")]
@@ -13,6 +14,10 @@ mod upper;
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
+
+use byoc_plugin_api::{bf16, f16};
+
+pub(crate) use portable::Portable16;
 
 /// 16 lanes of f32.
 ///
@@ -35,6 +40,24 @@ pub(crate) trait V16: Copy {
     /// `p` is valid for writing 16 f32.
     unsafe fn store(self, p: *mut f32);
     /// `self * b + c`, fused where the hardware can.
+    /// Reads 16 of half precision.
+    ///
+    /// # Safety
+    /// As [`V16::load`], for 16 f16.
+    #[inline(always)]
+    unsafe fn load_f16(p: *const f16) -> Self {
+        // SAFETY: the caller vouches for both.
+        unsafe { Self::load((*p.cast::<[f16; 16]>()).map(f16::to_f32).as_ptr()) }
+    }
+    /// Reads 16 of bf16.
+    ///
+    /// # Safety
+    /// As [`V16::load`], for 16 bf16.
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const bf16) -> Self {
+        // SAFETY: the caller vouches for both.
+        unsafe { Self::load((*p.cast::<[bf16; 16]>()).map(bf16::to_f32).as_ptr()) }
+    }
     fn fma(self, b: Self, c: Self) -> Self;
     fn add(self, b: Self) -> Self;
     fn sub(self, b: Self) -> Self;
@@ -154,127 +177,6 @@ pub(crate) trait V16: Copy {
     }
 }
 
-/// The vector of [`Isa::Portable`](super::Isa::Portable): an array that LLVM splits into the registers the target has.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-pub(crate) struct Portable16([f32; 16]);
-
-impl Portable16 {
-    #[inline(always)]
-    fn zip(self, b: Self, f: impl Fn(f32, f32) -> f32) -> Self {
-        let mut out = self;
-        for i in 0..16 {
-            out.0[i] = f(self.0[i], b.0[i]);
-        }
-        out
-    }
-    #[inline(always)]
-    fn map(self, f: impl Fn(f32) -> f32) -> Self {
-        self.zip(self, |x, _| f(x))
-    }
-}
-
-/// 1.5 * 2^23: adding it leaves an integer in the low mantissa bits.
-const MAGIC: f32 = 12_582_912.0;
-
-#[inline(always)]
-fn pow2(n: f32) -> f32 {
-    f32::from_bits(((n + MAGIC).to_bits() << 23).wrapping_add(127 << 23))
-}
-
-impl V16 for Portable16 {
-    #[inline(always)]
-    unsafe fn load(p: *const f32) -> Self {
-        // SAFETY: the caller vouches for 16 readable f32; alignment is not assumed.
-        Portable16(unsafe { p.cast::<[f32; 16]>().read_unaligned() })
-    }
-    #[inline(always)]
-    unsafe fn splat(x: f32) -> Self {
-        Portable16([x; 16])
-    }
-    #[inline(always)]
-    unsafe fn store(self, p: *mut f32) {
-        // SAFETY: the caller vouches for 16 writable f32; alignment is not assumed.
-        unsafe { p.cast::<[f32; 16]>().write_unaligned(self.0) }
-    }
-    #[inline(always)]
-    fn fma(self, b: Self, c: Self) -> Self {
-        let mut out = c;
-        for i in 0..16 {
-            // Without hardware FMA `mul_add` is a library call.
-            out.0[i] = if cfg!(any(target_arch = "aarch64", target_feature = "fma")) {
-                self.0[i].mul_add(b.0[i], c.0[i])
-            } else {
-                self.0[i] * b.0[i] + c.0[i]
-            };
-        }
-        out
-    }
-    #[inline(always)]
-    fn add(self, b: Self) -> Self {
-        self.zip(b, |x, y| x + y)
-    }
-    #[inline(always)]
-    fn sub(self, b: Self) -> Self {
-        self.zip(b, |x, y| x - y)
-    }
-    #[inline(always)]
-    fn mul(self, b: Self) -> Self {
-        self.zip(b, |x, y| x * y)
-    }
-    #[inline(always)]
-    fn div(self, b: Self) -> Self {
-        self.zip(b, |x, y| x / y)
-    }
-    #[inline(always)]
-    fn max(self, b: Self) -> Self {
-        self.zip(b, |x, y| if x > y { x } else { y })
-    }
-    #[inline(always)]
-    fn min(self, b: Self) -> Self {
-        self.zip(b, |x, y| if x < y { x } else { y })
-    }
-    #[inline(always)]
-    fn sqrt(self) -> Self {
-        self.map(f32::sqrt)
-    }
-    #[inline(always)]
-    fn abs(self) -> Self {
-        self.map(f32::abs)
-    }
-    #[inline(always)]
-    fn round(self) -> Self {
-        self.map(|x| (x + MAGIC) - MAGIC)
-    }
-    #[inline(always)]
-    fn copysign(self, sign: Self) -> Self {
-        self.zip(sign, f32::copysign)
-    }
-    #[inline(always)]
-    fn scale2(self, n: Self) -> Self {
-        self.zip(n, |x, n| {
-            let half = (n * 0.5 + MAGIC) - MAGIC;
-            x * pow2(half) * pow2(n - half)
-        })
-    }
-    #[inline(always)]
-    fn select_lt(a: Self, b: Self, yes: Self, no: Self) -> Self {
-        let mut out = no;
-        for i in 0..16 {
-            out.0[i] = if a.0[i] < b.0[i] { yes.0[i] } else { no.0[i] };
-        }
-        out
-    }
-    #[inline(always)]
-    fn nan_or(self, other: Self) -> Self {
-        let mut out = other;
-        for i in 0..16 {
-            out.0[i] = if self.0[i].is_nan() { self.0[i] } else { other.0[i] };
-        }
-        out
-    }
-}
-
 /// Writes one method that applies the same expression to both halves of an AVX2 pair.
 #[cfg(target_arch = "x86_64")]
 macro_rules! halves {
@@ -311,6 +213,23 @@ impl V16 for Avx2x16 {
     unsafe fn load(p: *const f32) -> Self {
         // SAFETY: the caller vouches for AVX2 and 16 readable f32.
         unsafe { Avx2x16(_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))) }
+    }
+    #[inline(always)]
+    unsafe fn load_f16(p: *const f16) -> Self {
+        // SAFETY: the caller vouches for AVX2, with which `Isa` has F16C, and 16 readable values.
+        unsafe {
+            let low = _mm256_cvtph_ps(_mm_loadu_si128(p.cast()));
+            Avx2x16(low, _mm256_cvtph_ps(_mm_loadu_si128(p.add(8).cast())))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const bf16) -> Self {
+        // SAFETY: the caller vouches for AVX2 and 16 readable values.
+        unsafe {
+            let low = _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast())));
+            let high = _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(p.add(8).cast())));
+            Avx2x16(_mm256_castsi256_ps(low), _mm256_castsi256_ps(high))
+        }
     }
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {
@@ -425,6 +344,19 @@ impl V16 for Avx512x16 {
     unsafe fn load(p: *const f32) -> Self {
         // SAFETY: the caller vouches for AVX-512 and 16 readable f32.
         unsafe { Avx512x16(_mm512_loadu_ps(p)) }
+    }
+    #[inline(always)]
+    unsafe fn load_f16(p: *const f16) -> Self {
+        // SAFETY: the caller vouches for AVX-512 and 16 readable values.
+        unsafe { Avx512x16(_mm512_cvtph_ps(_mm256_loadu_si256(p.cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const bf16) -> Self {
+        // SAFETY: the caller vouches for AVX-512 and 16 readable values.
+        unsafe {
+            let bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()));
+            Avx512x16(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits)))
+        }
     }
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {

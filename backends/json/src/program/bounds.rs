@@ -2,7 +2,7 @@
 //! addresses from its numbers: within these bounds nothing of that wraps. Steps and recipes are taken apart to the last
 //! field, so that a new number cannot be forgotten.
 
-use byoc_plugin_api::Dim;
+use byoc_plugin_api::{DType, Dim};
 
 use super::op::{Attention, Conv, Gemm, GridSample, Op, Pool, Side};
 use super::{Combine, IntegerConv, IntegerGemm, IntegerPool, NBits, Program, Recurrent, Source, Value};
@@ -26,7 +26,7 @@ impl Program {
             }
         }
         for constant in &self.constants {
-            if let Source::Derived { recipe, carrier: _ } = &constant.source {
+            if let Source::Derived { recipe, carrier: _, stored: _ } = &constant.source {
                 recipe.check().map_err(|what| format!("value {}: {what}", constant.value))?;
             }
         }
@@ -75,7 +75,7 @@ impl Op {
         match self {
             // What reads attributes checks them itself, with safe arithmetic.
             Op::Reference { op: _, attributes: _ } | Op::Resize { attributes: _ } => Ok(()),
-            Op::View | Op::Expand | Op::Choose | Op::ToBlocked | Op::FromBlocked => Ok(()),
+            Op::View | Op::Convert | Op::Expand | Op::Choose | Op::ToBlocked | Op::FromBlocked => Ok(()),
             Op::GridSample(GridSample { sampling: _, beyond: _, align_corners: _ }) => Ok(()),
             Op::TopK { smallest: _ } => Ok(()),
             Op::GlobalPool { max: _ } | Op::Affine { act: _ } | Op::Unary { function: _ } => Ok(()),
@@ -112,6 +112,7 @@ impl Op {
             Op::Lrn { size, alpha: _, beta: _, bias: _ } => range("the size", &[*size], 1, MAX_SIZE),
             Op::Softmax { axis, log: _ } | Op::LayerNorm { axis, eps: _, rms: _ } => axes(&[*axis]),
             Op::Concat { axis } | Op::Split { axis } | Op::Gather { axis } | Op::Scatter { axis } => axes(&[*axis]),
+            Op::Columns { packed } => range("a size of the packed matrix", packed, 0, MAX_SIZE),
             Op::Reduce { function: _, from, to } => axes(&[*from, *to]),
             Op::Transpose { perm: list } | Op::Pad { axes: list } => axes(list),
             // Any number: ONNX means "to the end" by the largest and the smallest. They are clamped to the tensor.
@@ -191,7 +192,11 @@ impl Recipe {
                 range("the number of groups", &[*group], 1, MAX_WINDOW)?;
                 parts
             }
-            Recipe::Matrix { matrix: _, transposed: _, k, n } => {
+            Recipe::Floats { constant: _, len: _ } => &Vec::new(),
+            Recipe::Matrix { matrix: _, transposed: _, k, n, dtype } => {
+                if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
+                    return Err(format!("a matrix of {dtype}"));
+                }
                 range("a size of the matrix", &[*k, *n], 0, MAX_SIZE)?;
                 &Vec::new()
             }

@@ -123,6 +123,13 @@ pub(crate) enum Op {
         /// The axis that is indexed.
         axis: usize,
     },
+    /// Columns by index of the right side of a product that is packed in the kernel's panels; inputs: data, indices.
+    Columns {
+        /// Its rows and columns.
+        packed: [usize; 2],
+    },
+    /// The same elements in another type: f32, or one of 16 bits.
+    Convert,
     /// Broadcast to the shape of the output.
     Expand,
     /// `condition ? a : b`, broadcast; inputs: condition, a, b.
@@ -190,7 +197,7 @@ impl Op {
             Op::Unary { .. } | Op::Binary { .. } | Op::Concat { .. } | Op::ToBlocked | Op::FromBlocked => true,
             Op::Reference { .. } | Op::Gemm(_) | Op::Softmax { .. } | Op::LayerNorm { .. } | Op::Reduce { .. } => false,
             Op::Attention(_) | Op::Transpose { .. } | Op::Split { .. } | Op::Slice { .. } => false,
-            Op::Gather { .. } | Op::Expand | Op::Recurrent(_) => false,
+            Op::Gather { .. } | Op::Columns { .. } | Op::Convert | Op::Expand | Op::Recurrent(_) => false,
             Op::Choose
             | Op::Scatter { .. }
             | Op::Pad { .. }

@@ -1,9 +1,10 @@
 //! Binds a program's constants: views of the mapped artifact where they can be used as they are, copies where not.
 
-use byoc_plugin_api::{BoundConstants, DType, Error, TensorView, from_hex};
+use byoc_plugin_api::{BoundConstants, DType, Error, TensorView, bf16, f16, from_hex};
 
 use super::memory::Buffer;
-use crate::constants::{Recipe, Values};
+use crate::constants::{Recipe, Values, store};
+use crate::kernels::Narrow;
 use crate::program::{Op, Program, Source, Value};
 
 /// A constant, ready to be read.
@@ -61,13 +62,29 @@ pub(super) fn bind<'a>(program: &Program, constants: &BoundConstants<'a>) -> Res
         let bound = match &constant.source {
             Source::Host(id) => host(constants.host(*id)?, takes_strides[constant.value]),
             Source::Inline { hex, .. } => inline(hex),
-            Source::Derived { recipe, carrier: Some(id) } => host(constants.packed(*id, recipe.layout())?, false),
-            Source::Derived { recipe, carrier: None } => derive(recipe, value, constants),
+            Source::Derived { recipe, carrier: Some(id), stored } => {
+                let view = constants.packed(*id, recipe.layout())?;
+                if stored.is_some() { widened(&view) } else { host(view, false) }
+            }
+            Source::Derived { recipe, carrier: None, stored: _ } => derive(recipe, value, constants),
         }?;
-        check(value, &bound)?;
+        check(value, &bound, matches!(constant.source, Source::Derived { .. }))?;
         Ok(bound)
     };
     program.constants.iter().map(one).collect()
+}
+
+/// The elements of a constant of 16 bits as f32.
+fn widened<'a>(view: &TensorView<'a>) -> Result<Bound<'a>, Error> {
+    let bytes = view.len().checked_mul(4).ok_or_else(another)?;
+    let mut buffer = Buffer::new(bytes)?;
+    let values = &mut buffer.as_mut_f32()[..view.len()];
+    match (view.as_slice::<f16>(), view.as_slice::<bf16>()) {
+        (Some(elements), _) => f16::widen(elements, values),
+        (_, Some(elements)) => bf16::widen(elements, values),
+        _ => return Err(another()),
+    }
+    Ok(Bound::Owned { buffer, bytes })
 }
 
 /// Computes what was not stored: nothing that is larger than the value.
@@ -79,11 +96,17 @@ fn derive<'a>(recipe: &Recipe, value: &Value, constants: &BoundConstants<'a>) ->
         return Err(another());
     }
     let mut buffer = Buffer::new(bytes)?;
-    let values = match recipe.dtype() {
-        DType::I8 => Values::I8(&mut buffer.as_mut_i8()[..len]),
-        _ => Values::F32(&mut buffer.as_mut_f32()[..len]),
-    };
-    recipe.compute(&|id| constants.host(id), values)?;
+    let view = |id| constants.host(id);
+    match recipe.dtype() {
+        DType::I8 => recipe.compute(&view, Values::I8(&mut buffer.as_mut_i8()[..len]))?,
+        DType::F32 => recipe.compute(&view, Values::F32(&mut buffer.as_mut_f32()[..len]))?,
+        dtype => {
+            let (mut values, mut stored) = (vec![0.0; len], Vec::with_capacity(bytes));
+            recipe.compute(&view, Values::F32(&mut values))?;
+            store(dtype, &values, &mut stored);
+            buffer.as_mut_bytes()[..bytes].copy_from_slice(&stored);
+        }
+    }
     Ok(Bound::Owned { buffer, bytes })
 }
 
@@ -127,11 +150,12 @@ fn host<'a>(view: TensorView<'a>, strides: bool) -> Result<Bound<'a>, Error> {
     Ok(Bound::Owned { buffer, bytes })
 }
 
-/// A constant must be what the program says.
-fn check(value: &Value, bound: &Bound<'_>) -> Result<(), Error> {
+/// A constant must be what the program says. What was computed from others is stored without its shape.
+fn check(value: &Value, bound: &Bound<'_>, derived: bool) -> Result<(), Error> {
     let fits = match bound {
         Bound::View(view) => {
-            view.dtype() == value.dtype && view.shape().iter().map(|&size| size as usize).eq(shape_of(value)?)
+            let same = view.shape().iter().map(|&size| size as usize).eq(shape_of(value)?);
+            view.dtype() == value.dtype && (same || derived && Some(view.byte_len()) == bytes_of(value)?)
         }
         Bound::Owned { bytes, .. } => Some(*bytes) == bytes_of(value)?,
     };

@@ -8,6 +8,8 @@ use crate::kernels::{BLOCK, Threads};
 use crate::program::{Op, Program, Step, Value};
 
 mod attention;
+mod columns;
+mod convert;
 mod elementwise;
 mod fallback;
 mod image;
@@ -139,6 +141,8 @@ fn set_up(signature: &Signature<'_>) -> Result<Ready, Error> {
         Op::Concat { axis } => movement::concat(signature, *axis),
         Op::Split { axis } => movement::split(signature, *axis),
         Op::Slice { starts, steps } => movement::slice(signature, starts, steps),
+        Op::Columns { packed } => columns::columns(signature, packed),
+        Op::Convert => convert::convert(signature),
         Op::Gather { axis } => movement::gather(signature, *axis),
         Op::Expand => movement::expand(signature),
         Op::Choose => places::choose(signature),

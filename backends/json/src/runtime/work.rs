@@ -25,7 +25,7 @@ impl Work {
         };
         let written = sum(&step.outputs);
         let read = match step.op {
-            Op::Gather { .. } | Op::Slice { .. } => written,
+            Op::Gather { .. } | Op::Columns { .. } | Op::Slice { .. } => written,
             _ => sum(&step.inputs),
         };
         // Shapes that no product has are an error of the step itself.

@@ -84,7 +84,7 @@ fn padding_that_would_blow_up_a_weight_is_done_at_load() {
 }
 
 #[test]
-fn shapes_and_numbers_stand_in_the_program_and_matrices_stay_with_core() {
+fn shapes_and_numbers_stand_in_the_program_and_matrices_beside_it() {
     let mut net = empty();
     let x = net.input([2, 40]);
     let (w, axes, min) = (net.weight([40, 40]), net.ints(&[1]), net.number(0.25));
@@ -92,13 +92,13 @@ fn shapes_and_numbers_stand_in_the_program_and_matrices_stay_with_core() {
     let low = net.node("Max", &[product, min], [2, 40], &[]);
     let sum = net.node("ReduceSum", &[low, axes], [2, 1], &[]);
     net.output(sum);
-    assert_eq!(claims(&net, &[]), ["host", "unused", "embedded"]);
+    assert_eq!(claims(&net, &[]), ["packed", "unused", "embedded"]);
     check(&net, &[]);
 }
 
-/// The right side of a product is packed where the kernel would pack it at every run, and has no other reader.
+/// The right side of a product is packed where it has no other reader, however many rows there are.
 #[test]
-fn matrices_of_products_with_many_rows_are_packed() {
+fn matrices_of_products_are_packed() {
     let product = |rows: usize, columns: usize, second: Option<(&str, &[(&str, i64)])>| {
         let mut net = empty();
         let x = net.input([2, rows / 2, 48]);
@@ -116,7 +116,7 @@ fn matrices_of_products_with_many_rows_are_packed() {
     };
     let cases = [
         ("many rows", product(10, 32, None), "packed"),
-        ("few rows", product(4, 32, None), "host"),
+        ("few rows", product(4, 32, None), "packed"),
         ("a ragged last panel that costs too much", product(10, 33, None), "host"),
         ("two readers that agree", product(10, 32, Some(("Gemm", &[]))), "packed"),
         ("two readers that do not", product(10, 32, Some(("Gemm", &[("transB", 1)]))), "host"),

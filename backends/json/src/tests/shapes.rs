@@ -24,6 +24,7 @@ fn mlp() -> RegionBuilder {
 fn one_executable_serves_every_batch_size() {
     let net = mlp();
     let compiled = compile(&net, &[]);
+    assert_eq!(compiled.claims.words()[0], "packed", "whatever the number of rows");
     let mut executable = compiled.load(2).expect("load");
     for size in [3, 1, 0, 7, 3] {
         let symbols = [("batch", size)];

@@ -35,6 +35,13 @@ pub(super) fn lower(graph: &Graph<'_>, step: &Step) -> Option<Step> {
             is_index(graph, step.input(1)?).then(|| with(step, Op::Gather { axis }, 2))
         }
         "Expand" => Some(with(step, Op::Expand, 1)),
+        "Cast" => {
+            let dtype = |value: usize| graph.values[value].dtype;
+            let narrow = |value: usize| matches!(dtype(value), DType::F16 | DType::BF16);
+            let (y, f32) = (step.output(0)?, DType::F32);
+            let between = dtype(x) == f32 && narrow(y) || narrow(x) && dtype(y) == f32;
+            between.then(|| with(step, Op::Convert, 1))
+        }
         "Where" => choose(graph, step),
         "ScatterElements" if step.text("reduction", "none") == "none" => {
             let axis = axis(step.int("axis", 0), rank)?;

@@ -2,10 +2,11 @@
 
 use super::finish::{Finish, LARGEST};
 use super::tile::{Tile, TileFn, one_block, tiles};
-use super::{Bias, GemmParams, pack};
+use super::{Bias, GemmParams, pack, weights};
 use crate::kernels::activation::Activation;
 use crate::kernels::isa::{Isa, dispatch};
 use crate::kernels::layout::BLOCK;
+use byoc_plugin_api::{bf16, f16};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -19,6 +20,8 @@ const DEPTH: usize = 768;
 /// The depth where B is packed as it is met: then 384 x 256 of it, 384 KiB, have to be there.
 const STRIDED_DEPTH: usize = 384;
 const COLUMNS: usize = 256;
+/// Most columns of a tile.
+const WIDEST: usize = 4 * BLOCK;
 
 /// Where B comes from.
 #[derive(Clone, Copy)]
@@ -27,6 +30,10 @@ pub(crate) enum Source {
     Strided(*const f32, [usize; 2]),
     /// Panels made by [`pack::pack_b`], and the rows of B in each, of which the product takes the first.
     Packed(*const f32, usize),
+    /// As `Packed`, of half precision.
+    PackedF16(*const f16, usize),
+    /// As `Packed`, of bf16.
+    PackedBF16(*const bf16, usize),
 }
 
 // SAFETY: read-only pointers into a slice that outlives the parallel call.
@@ -39,14 +46,14 @@ impl Source {
     fn depth(self) -> usize {
         match self {
             Source::Strided(..) => STRIDED_DEPTH,
-            Source::Packed(..) => DEPTH,
+            Source::Packed(..) | Source::PackedF16(..) | Source::PackedBF16(..) => DEPTH,
         }
     }
 
     pub(super) fn offset(self, by: usize) -> Source {
         match self {
             Source::Strided(p, strides) => Source::Strided(p.wrapping_add(by), strides),
-            packed @ Source::Packed(..) => packed,
+            packed => packed,
         }
     }
 }
@@ -54,7 +61,9 @@ impl Source {
 /// f32 values of scratch for one thread: panels of A over all of k, and a block of B; `None` if they cannot be counted.
 pub(crate) fn scratch_len(m: usize, n: usize, k: usize) -> Option<usize> {
     let panels = k.checked_next_multiple_of(BLOCK)?.checked_mul(m.min(MOST_ROWS))?;
-    panels.checked_add(k.min(STRIDED_DEPTH + BLOCK) * n.min(COLUMNS).next_multiple_of(BLOCK))
+    let strided = k.min(STRIDED_DEPTH + BLOCK) * n.min(COLUMNS).next_multiple_of(BLOCK);
+    let widened = k.min(DEPTH + BLOCK) * n.min(WIDEST).next_multiple_of(BLOCK);
+    panels.checked_add(strided.max(widened))
 }
 
 /// The rows and columns of C that one task computes. The pointers are those of the whole matrix.
@@ -116,16 +125,10 @@ impl Block<'_> {
     /// As [`Block::run`].
     unsafe fn depth(&self, panels: &Panels, a: &[f32], ns: Range<usize>, ks: Range<usize>, b_space: &mut [f32]) {
         let p = self.p;
-        // SAFETY: the caller vouches for B.
-        let (b, b_panel) = unsafe {
-            match self.b {
-                Source::Packed(b, k) => (b.add(ns.start * k + ks.start * BLOCK), k * BLOCK),
-                Source::Strided(b, strides) => {
-                    pack::panels(self.isa, b, strides, ks.clone(), ns.clone(), b_space);
-                    (b_space.as_ptr(), ks.len() * BLOCK)
-                }
-            }
-        };
+        if let Source::Strided(b, strides) = self.b {
+            // SAFETY: the caller vouches for B.
+            unsafe { pack::panels(self.isa, b, strides, ks.clone(), ns.clone(), b_space) };
+        }
         let (table, blocks) = tiles(self.isa, self.rows.len());
         let mut n = ns.start;
         while n < ns.end {
@@ -133,9 +136,11 @@ impl Block<'_> {
             let wide = (ns.end - n).div_ceil(BLOCK) >= blocks;
             let (table, blocks) = if wide { (table, blocks) } else { (one_block(self.isa), 1) };
             let columns = (blocks * BLOCK).min(ns.end - n);
+            // SAFETY: the caller vouches for B.
+            let (b, b_panel) = unsafe { self.panels_of_b(n..n + columns, ns.start, &ks, b_space) };
+            let parts = panels.iter().count();
             for (index, (start, rows)) in panels.iter().enumerate() {
-                // SAFETY: panel n / 16 of B exists.
-                let b = unsafe { b.add((n - ns.start) / BLOCK * b_panel) };
+                self.fetch(n + columns, blocks, &ks, [index, parts]);
                 // Each tile fetches one panel of the next columns; with fewer tiles the hardware must do.
                 let next = if index < blocks && matches!(self.b, Source::Packed(..)) { blocks + index } else { 0 };
                 let a = a[pack::panel_a_len(start, p.k) + ks.start * rows..].as_ptr();
@@ -146,6 +151,45 @@ impl Block<'_> {
                 unsafe { self.tile(table[rows - 1], tile, &At { rows: rows_of_c, n, columns, blocks, first, last }) };
             }
             n += columns;
+        }
+    }
+
+    /// Where the panels of some columns are, rows `ks` of them, and how far the next one is. A strided B is packed from column
+    /// `first` on; one of 16 bits is widened here, just before it is used, so that it comes from the nearest cache.
+    ///
+    /// # Safety
+    /// As [`Block::run`].
+    unsafe fn panels_of_b(
+        &self,
+        ns: Range<usize>,
+        first: usize,
+        ks: &Range<usize>,
+        b_space: &mut [f32],
+    ) -> (*const f32, usize) {
+        let widened = ks.len() * BLOCK;
+        // SAFETY: the caller vouches for B.
+        unsafe {
+            match self.b {
+                Source::Packed(b, k) => return (b.add((ns.start / BLOCK * k + ks.start) * BLOCK), k * BLOCK),
+                Source::Strided(..) => return (b_space[(ns.start - first) / BLOCK * widened..].as_ptr(), widened),
+                Source::PackedF16(b, k) => weights::widen(self.isa, b, k, ks.clone(), ns, b_space),
+                Source::PackedBF16(b, k) => weights::widen(self.isa, b, k, ks.clone(), ns, b_space),
+            }
+        }
+        (b_space.as_ptr(), widened)
+    }
+
+    /// Asks for part `index` of `parts` of what is widened next: `blocks` panels from column `n` on.
+    fn fetch(&self, n: usize, blocks: usize, ks: &Range<usize>, [index, parts]: [usize; 2]) {
+        let (b, k) = match self.b {
+            Source::PackedF16(b, k) => (b.cast::<u16>(), k),
+            Source::PackedBF16(b, k) => (b.cast::<u16>(), k),
+            Source::Strided(..) | Source::Packed(..) => return,
+        };
+        let rows = ks.start + ks.len() * index / parts..ks.start + ks.len() * (index + 1) / parts;
+        for panel in n / BLOCK..(n / BLOCK + blocks).min(self.p.n.div_ceil(BLOCK)) {
+            let from = b.wrapping_add((panel * k + rows.start) * BLOCK);
+            dispatch(self.isa, weights::Fetch { from, rows: rows.len() });
         }
     }
 

@@ -97,7 +97,15 @@ struct Line<'a> {
     columns: Range<usize>,
 }
 
-fn finish(isa: Isa, e: &Epilogue<'_>, row: usize, columns: Range<usize>, residual: Option<&[f32]>, y: &mut [f32]) {
+/// Adds bias and residual to some columns of a row, and applies the activation.
+pub(super) fn finish(
+    isa: Isa,
+    e: &Epilogue<'_>,
+    row: usize,
+    columns: Range<usize>,
+    residual: Option<&[f32]>,
+    y: &mut [f32],
+) {
     match e.bias {
         Bias::None => {}
         Bias::PerRow(b) => y.iter_mut().for_each(|v| *v += b[row]),

@@ -1,5 +1,7 @@
 //! The matrix products against plain f64 loops.
 
+use byoc_plugin_api::{bf16, f16};
+
 use super::*;
 use crate::tests::harness::noise;
 
@@ -31,9 +33,24 @@ fn reference(p: &GemmParams, a: &[f32], b: &[f32], c: &mut [f64], e: &Epilogue<'
     }
 }
 
-fn compare(p: &GemmParams, e: &Epilogue<'_>, isa: Isa, count: usize, packed: bool) {
+/// How B is given.
+#[derive(Clone, Copy, Debug)]
+enum Given {
+    Plain,
+    Packed,
+    PackedF16,
+    PackedBF16,
+}
+
+fn compare(p: &GemmParams, e: &Epilogue<'_>, isa: Isa, count: usize, given: Given) {
     let a = noise(p.extent([p.m, p.k], p.a, p.a_batch).expect("countable"), 1);
-    let b = noise(p.extent([p.k, p.n], p.b, p.b_batch).expect("countable"), 2);
+    let mut b = noise(p.extent([p.k, p.n], p.b, p.b_batch).expect("countable"), 2);
+    // Of numbers that the type has the product is as exact as of any other.
+    match given {
+        Given::PackedF16 => b.iter_mut().for_each(|value| *value = f16::from_f32(*value).to_f32()),
+        Given::PackedBF16 => b.iter_mut().for_each(|value| *value = bf16::from_f32(*value).to_f32()),
+        Given::Plain | Given::Packed => {}
+    }
     let mut c = noise(p.extent([p.m, p.n], [p.c_row, 1], p.c_batch).expect("countable"), 3);
     if p.beta == 0.0 {
         c.fill(f32::NAN);
@@ -42,16 +59,25 @@ fn compare(p: &GemmParams, e: &Epilogue<'_>, isa: Isa, count: usize, packed: boo
     reference(p, &a, &b, &mut want, e);
     let threads = Threads::with_isa(count, isa);
     let mut scratch = vec![f32::NAN; gemm_scratch_len(p, count).expect("countable")];
-    if packed {
-        let mut pb = vec![f32::NAN; packed_b_len(p.k, p.n).expect("countable")];
+    let mut pb = vec![f32::NAN; packed_b_len(p.k, p.n).expect("countable")];
+    if p.b_batch == [0, 0] {
         pack_b(p.k, p.n, &b, p.b, &mut pb);
-        gemm_packed(&threads, p, &a, &pb, &mut c, e, &mut scratch);
-    } else {
-        gemm(&threads, p, &a, &b, &mut c, e, &mut scratch);
+    }
+    let (halves, brains): (Vec<f16>, Vec<bf16>) =
+        pb.iter().map(|&value| (f16::from_f32(value), bf16::from_f32(value))).unzip();
+    let packed = match given {
+        Given::Plain => None,
+        Given::Packed => Some(PackedB::F32(&pb)),
+        Given::PackedF16 => Some(PackedB::F16(&halves)),
+        Given::PackedBF16 => Some(PackedB::BF16(&brains)),
+    };
+    match packed {
+        Some(packed) => gemm_packed(&threads, p, &a, packed, &mut c, e, &mut scratch),
+        None => gemm(&threads, p, &a, &b, &mut c, e, &mut scratch),
     }
     for (i, (g, w)) in c.iter().zip(&want).enumerate() {
         let close = (f64::from(*g) - w).abs() <= 2e-6 * ((p.k as f64).sqrt() + w.abs()) || g.is_nan() && w.is_nan();
-        assert!(close, "{isa:?} {count} threads packed {packed} {p:?}: [{i}] {g} for {w}");
+        assert!(close, "{isa:?} {count} threads {given:?} {p:?}: [{i}] {g} for {w}");
     }
 }
 
@@ -67,9 +93,11 @@ fn check(p: &GemmParams) {
     for e in &epilogues {
         for &isa in Isa::available() {
             for count in [1, 2, 3] {
-                compare(p, e, isa, count, false);
+                compare(p, e, isa, count, Given::Plain);
                 if p.b_batch == [0, 0] {
-                    compare(p, e, isa, count, true);
+                    for given in [Given::Packed, Given::PackedF16, Given::PackedBF16] {
+                        compare(p, e, isa, count, given);
+                    }
                 }
             }
         }
@@ -98,6 +126,7 @@ fn shapes_strides_and_epilogues() {
         (294, 20, 18),
         // Several depths of a packed B.
         (9, 47, 801),
+        (7, 63, 801),
         (17, 33, 1601),
         (20, 15, 0),
         (3, 5, 0),

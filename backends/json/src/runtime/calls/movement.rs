@@ -285,11 +285,7 @@ impl Gather {
         let mut rest = y.chunks_exact_mut(self.width);
         for outer in 0..self.outer {
             for index in indices.clone() {
-                let from_front = if index < 0 { index.saturating_add(self.count as i64) } else { index };
-                let row = usize::try_from(from_front)
-                    .ok()
-                    .filter(|&row| row < self.count)
-                    .ok_or_else(|| Error::new(format!("index {index} is out of range for {} elements", self.count)))?;
+                let row = place(index, self.count)?;
                 let from = &x[(outer * self.count + row) * self.width..][..self.width];
                 if let Some(to) = rest.next() {
                     to.copy_from_slice(from);
@@ -298,6 +294,13 @@ impl Gather {
         }
         Ok(())
     }
+}
+
+/// An index of one of `count` elements: a negative one counts from the end.
+pub(super) fn place(index: i64, count: usize) -> Result<usize, Error> {
+    let from_front = if index < 0 { index.saturating_add(count as i64) } else { index };
+    let place = usize::try_from(from_front).ok().filter(|&place| place < count);
+    place.ok_or_else(|| Error::new(format!("index {index} is out of range for {count} elements")))
 }
 
 impl Call for Gather {

@@ -1,10 +1,10 @@
 //! Calls of the matrix product.
 
-use byoc_plugin_api::Error;
+use byoc_plugin_api::{DType, Error};
 
 use super::super::memory::Io;
 use super::{Call, Ready, Signature, bad_shapes};
-use crate::kernels::{self, Bias, Epilogue, GemmParams};
+use crate::kernels::{self, Bias, Epilogue, GemmParams, PackedB};
 use crate::program::Gemm;
 
 /// How the bias is added.
@@ -17,8 +17,8 @@ enum Kind {
 
 struct Product {
     params: GemmParams,
-    /// Whether B is packed in the kernel's panels.
-    packed: bool,
+    /// The type of a B that is packed in the kernel's panels.
+    packed: Option<DType>,
     bias: Kind,
     act: kernels::Activation,
 }
@@ -99,7 +99,9 @@ pub(super) fn gemm(signature: &Signature<'_>, gemm: &Gemm) -> Result<Ready, Erro
         return Err(bad_shapes(signature));
     }
     let scratch = kernels::gemm_scratch_len(&params, signature.threads.count()).ok_or_else(|| bad_shapes(signature))?;
-    Ok(Ready { scratch, ..Ready::new(Product { params, packed: gemm.packed.is_some(), bias, act: gemm.act }) })
+    let dtype = signature.input_value(1).map(|value| value.dtype);
+    let packed = dtype.filter(|_| gemm.packed.is_some());
+    Ok(Ready { scratch, ..Ready::new(Product { params, packed, bias, act: gemm.act }) })
 }
 
 /// Sets at most two batch dimensions; neighbouring ones are joined where the strides allow.
@@ -135,7 +137,7 @@ fn batch(params: &mut GemmParams, a: &Side<'_>, b: &Side<'_>, lead: &[usize]) ->
 
 impl Call for Product {
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
-        let (a, b) = (io.inputs.slice(0)?, io.inputs.slice(1)?);
+        let a = io.inputs.slice(0)?;
         let bias = match (self.bias, io.inputs.optional(2)?) {
             (Kind::PerColumn, Some(bias)) => Bias::PerCol(bias),
             (Kind::PerRow, Some(bias)) => Bias::PerRow(bias),
@@ -143,8 +145,17 @@ impl Call for Product {
         };
         let epilogue = Epilogue { bias, residual: io.inputs.optional(3)?, act: self.act };
         let c = io.outputs.take(0)?;
-        let product = if self.packed { kernels::gemm_packed } else { kernels::gemm };
-        product(io.threads, &self.params, a, b, c, &epilogue, io.scratch);
+        let packed = match self.packed {
+            None => {
+                let b = io.inputs.slice(1)?;
+                kernels::gemm(io.threads, &self.params, a, b, c, &epilogue, io.scratch);
+                return Ok(());
+            }
+            Some(DType::F16) => PackedB::F16(io.inputs.slice(1)?),
+            Some(DType::BF16) => PackedB::BF16(io.inputs.slice(1)?),
+            Some(_) => PackedB::F32(io.inputs.slice(1)?),
+        };
+        kernels::gemm_packed(io.threads, &self.params, a, packed, c, &epilogue, io.scratch);
         Ok(())
     }
 }

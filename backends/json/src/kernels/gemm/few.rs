@@ -1,0 +1,144 @@
+//! Products with one to four rows and a packed B: each panel is read once, in order, and its sums stay in registers, so memory
+//! bandwidth is the limit.
+
+use std::ops::Range;
+
+use super::gemv::finish;
+use super::weights::Weight;
+use super::{Epilogue, GemmParams};
+use crate::kernels::isa::{Kernel, dispatch};
+use crate::kernels::layout::BLOCK;
+use crate::kernels::parallel::{SharedMut, Threads, part};
+use crate::kernels::simd::V16;
+
+/// How far ahead a panel is fetched: the hardware stops at the borders of pages.
+const AHEAD: usize = 64 * BLOCK;
+
+/// C of a product that is [`GemmParams::small`]; the lengths are checked.
+pub(super) fn run<W: Weight>(
+    threads: &Threads,
+    p: &GemmParams,
+    a: &[f32],
+    packed: &[W],
+    c: &mut [f32],
+    e: &Epilogue<'_>,
+) {
+    let panels = p.n.div_ceil(BLOCK);
+    let matrices = p.batch[0] * p.batch[1];
+    if p.m == 0 || panels * matrices == 0 {
+        return;
+    }
+    let work = matrices.saturating_mul(p.n).saturating_mul(p.k);
+    let tasks = threads.count().min(work.div_ceil(16 * 1024)).clamp(1, panels);
+    let out = SharedMut::new(c);
+    threads.parallel_for(tasks, |task| {
+        let panels = part(panels, tasks, task);
+        let columns = panels.start * BLOCK..(panels.end * BLOCK).min(p.n);
+        for matrix in 0..matrices {
+            let index = [matrix / p.batch[1], matrix % p.batch[1]];
+            let offset = |strides: [usize; 2]| index[0] * strides[0] + index[1] * strides[1];
+            let (a, start) = (a.get(offset(p.a_batch)..).unwrap_or_default(), offset(p.c_batch));
+            let c = out.as_ptr().wrapping_add(start);
+            dispatch(threads.isa(), Few { p, a, packed, panels: panels.clone(), c });
+            for row in 0..p.m {
+                let first = start + row * p.c_row + columns.start;
+                // SAFETY: tasks write disjoint columns.
+                let y = unsafe { out.slice(first, columns.len()) };
+                let residual = e.residual.map(|r| &r[first..][..columns.len()]);
+                finish(threads.isa(), e, row, columns.clone(), residual, y);
+            }
+        }
+    });
+}
+
+/// Some panels of one matrix. `c` points to its C, all rows of which are valid and, in these columns, nobody else's.
+struct Few<'a, W> {
+    p: &'a GemmParams,
+    a: &'a [f32],
+    packed: &'a [W],
+    panels: Range<usize>,
+    c: *mut f32,
+}
+
+impl<W: Weight> Kernel for Few<'_, W> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        // SAFETY: `dispatch` checked the features.
+        unsafe {
+            match self.p.m {
+                1 => self.rows::<V, 1, 8>(),
+                2 => self.rows::<V, 2, 4>(),
+                3 => self.rows::<V, 3, 4>(),
+                4 => self.rows::<V, 4, 2>(),
+                _ => unreachable!("few rows"),
+            }
+        }
+    }
+}
+
+impl<W: Weight> Few<'_, W> {
+    /// `ROWS` rows, with as many sums for each as hide the latency of a multiply-add.
+    ///
+    /// # Safety
+    /// The CPU has the features of `V`.
+    #[inline(always)]
+    unsafe fn rows<V: V16, const ROWS: usize, const SUMS: usize>(&self) {
+        let p = self.p;
+        let [row, column] = p.a;
+        assert!(p.k == 0 || self.a.len() > (ROWS - 1) * row + (p.k - 1) * column, "A is too short");
+        for panel in self.panels.clone() {
+            let b = &self.packed[panel * p.k * BLOCK..][..p.k * BLOCK];
+            // SAFETY: the slice covers k rows of 16, the assertion A; what is fetched ahead is not read.
+            unsafe {
+                let mut sums = [[V::splat(0.0); SUMS]; ROWS];
+                let mut at = 0;
+                while at + SUMS <= p.k {
+                    for s in 0..SUMS {
+                        let from = b.as_ptr().add((at + s) * BLOCK);
+                        V::prefetch(from.wrapping_add(AHEAD).cast());
+                        let b: V = W::load(from);
+                        for (r, sums) in sums.iter_mut().enumerate() {
+                            let a = *self.a.as_ptr().add(r * row + (at + s) * column);
+                            sums[s] = b.fma(V::splat(a), sums[s]);
+                        }
+                    }
+                    at += SUMS;
+                }
+                for at in at..p.k {
+                    let b: V = W::load(b.as_ptr().add(at * BLOCK));
+                    for (r, sums) in sums.iter_mut().enumerate() {
+                        sums[0] = b.fma(V::splat(*self.a.as_ptr().add(r * row + at * column)), sums[0]);
+                    }
+                }
+                let width = BLOCK.min(p.n - panel * BLOCK);
+                for (r, sums) in sums.iter().enumerate() {
+                    self.store(self.c.add(r * p.c_row + panel * BLOCK), width, sums);
+                }
+            }
+        }
+    }
+
+    /// The sum of sums, times alpha, with beta of what was there.
+    ///
+    /// # Safety
+    /// The CPU has the features of `V`; `width` values, 1 to 16, can be read and written.
+    #[inline(always)]
+    unsafe fn store<V: V16, const SUMS: usize>(&self, to: *mut f32, width: usize, sums: &[V; SUMS]) {
+        // SAFETY: the caller vouches for it.
+        unsafe {
+            let mut sum = sums[0];
+            for &other in &sums[1..] {
+                sum = sum.add(other);
+            }
+            if self.p.alpha != 1.0 {
+                sum = sum.mul(V::splat(self.p.alpha));
+            }
+            if self.p.beta != 0.0 {
+                sum = V::load_up_to(to, width).fma(V::splat(self.p.beta), sum);
+            }
+            sum.store_up_to(to, width);
+        }
+    }
+}
