@@ -23,7 +23,7 @@ pub(crate) use byoc_tools::text::{count, shape, short};
 pub(crate) use comparisons::{checked_regions, comparisons, comparisons_in_short, culprit};
 pub(crate) use format::{duration, seconds, size};
 pub(crate) use overview::{Bytes, Overview, copies};
-pub(crate) use profile::profile;
+pub(crate) use profile::{ceilings, profile};
 pub(crate) use results::{devices, outputs};
 pub(crate) use table::Table;
 pub(crate) use terminal::{Terminal, Tone, keep_stdout, shows_progress, verbose};

@@ -39,6 +39,9 @@ pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, 
 
 fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Result<Program, Error> {
     region.validate()?;
+    if options.text("weights") != "model" && !options.bool("pack") {
+        return Err(Error::new("the options weights and pack=false exclude each other").hint("Leave one of them out"));
+    }
     let mut graph = Graph::new(region, constants);
     // Fast kernels are chosen and laid out for sizes that are known before the run.
     if options.text("kernels") != "reference" && !region.tells_sizes() {
@@ -70,7 +73,9 @@ fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Resul
         integer::channels_last::run(&mut graph);
         layout::run(&mut graph);
         if options.bool("pack") {
-            pack_matrix::run(&mut graph, DType::from_name(options.text("weights")));
+            // What core computes once is exact: the region of constants that it folds has no input.
+            let narrow = DType::from_name(options.text("weights")).filter(|_| !region.inputs.is_empty());
+            pack_matrix::run(&mut graph, narrow);
         }
     }
     settle::program(graph, options.bool("pack"))

@@ -13,7 +13,6 @@ mod matrix;
 mod recipe;
 
 pub(crate) use integer::Form;
-use matrix::Matrix;
 pub(crate) use recipe::{Part, Recipe, Values};
 
 /// Claims every constant of the region: what the program reads at load is kept by core, what it holds is embedded, what
@@ -64,10 +63,9 @@ fn pack(
         claims.packed(id, packed)?.write_all(&bytes)?;
         return Ok(());
     }
-    if let &Recipe::Matrix { matrix, transposed, k, n, .. } = recipe {
-        let (matrix, view) = (Matrix { k, n, transposed, dtype }, view(matrix)?);
+    if matches!(recipe, Recipe::Matrix { .. }) {
         let mut writer = claims.packed(id, packed)?;
-        return matrix.pack(&view, &mut |bytes| Ok(writer.write_all(bytes)?));
+        return recipe.compute_matrix(&view, dtype, &mut |bytes| Ok(writer.write_all(bytes)?));
     }
     let mut values = vec![0f32; len];
     recipe.compute(&view, Values::F32(&mut values))?;
@@ -83,7 +81,7 @@ fn pack(
 }
 
 /// Appends the bytes of elements that were computed as f32 and are stored as `dtype`: f32, or a type of 16 bits.
-pub(crate) fn store(dtype: DType, values: &[f32], bytes: &mut Vec<u8>) {
+fn store(dtype: DType, values: &[f32], bytes: &mut Vec<u8>) {
     match dtype {
         DType::F16 => bytes.extend(Vec::<f16>::from_f32_slice(values).into_iter().flat_map(f16::to_le_bytes)),
         DType::BF16 => bytes.extend(values.iter().flat_map(|&value| bf16::from_f32(value).to_le_bytes())),

@@ -43,7 +43,7 @@ impl Backend for Json {
                 OptionSpec::choice(
                     "weights",
                     &["model", "f16", "bf16"],
-                    "The type in which f32 weights of matrix products are stored: of 16 bits they are rounded, and half as large in the file and to read",
+                    "Type in which f32 weights of matrix products are stored: 16 bits are half of the bytes, and round",
                 ),
                 OptionSpec::bool(
                     "winograd",

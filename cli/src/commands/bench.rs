@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use byoc_core::diagnostic::Result;
 use byoc_tools::bench::{Format, Plan, measure};
+use byoc_tools::ceilings::Ceilings;
 use byoc_tools::fill::Fill;
 use byoc_tools::process_memory::PeakMemory;
 use byoc_tools::trace;
@@ -20,6 +21,7 @@ use crate::artifact::Digests;
 use crate::execution::{self, Need, Ready};
 use crate::guard::{Guard, Written};
 use crate::report;
+use crate::threads::cores;
 
 /// Exit code of a measurement that Ctrl-C ended, as shells have it.
 const INTERRUPTED: u8 = 130;
@@ -107,6 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         threads,
         arena: arena as u64,
         memory: PeakMemory::now(arena as u64),
+        ceilings: args.profile.then(|| Ceilings::measure(if threads == 0 { cores() } else { threads })),
         made_up: sessions[0].made_up.clone(),
         variant,
         devices: sessions.iter().flat_map(|loaded| loaded.session.devices()).collect(),

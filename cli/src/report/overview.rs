@@ -173,11 +173,12 @@ impl Bytes {
     }
 
     /// `weights 398.3 MiB, file 398.5 MiB (1.001x); 621.9 MiB without deduplication`. Weights are as the model has them; what they
-    /// take where backends packed them follows in brackets, unless it is the same. A saving of nothing is left out.
+    /// take where backends packed them follows in brackets, unless it is the same to a hundredth. A saving of nothing is left out.
     pub(crate) fn sentence(&self) -> String {
         let kept = self.stored.saturating_add(self.external).saturating_add(self.embedded);
-        let (weights, kept) = (size(self.weights), size(kept));
-        let packed = if self.packed > 0 && kept != weights { format!(" ({kept} as packed)") } else { String::new() };
+        let differs = self.packed > 0 && kept.abs_diff(self.weights) > self.weights / 100;
+        let packed = if differs { format!(" ({} as packed)", size(kept)) } else { String::new() };
+        let weights = size(self.weights);
         let ratio = match self.weights {
             0 => String::new(),
             weights => format!(" ({:.3}x)", self.file as f64 / weights as f64),

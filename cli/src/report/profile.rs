@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use byoc_core::runtime::{RegionTime, StepTime, Work};
+use byoc_tools::ceilings::Ceilings;
 use byoc_tools::execution::Profile;
 
 use super::{Table, count, duration, size};
@@ -110,6 +111,18 @@ pub(crate) fn profile(profile: &Profile) -> String {
         text += &format!("\n{}", table.text());
     }
     text
+}
+
+/// What rates are held against, where some are shown.
+pub(crate) fn ceilings(profile: &Profile, most: Ceilings) -> String {
+    if profile.steps().iter().all(|(_, step)| step.work == Work::default()) {
+        return String::new();
+    }
+    let Ceilings { threads, operations_per_second, bytes_per_second } = most;
+    let [operations, bytes] =
+        [operations_per_second, bytes_per_second].map(|most| rate(most as u64, Duration::from_secs(1)));
+    let threads = count(threads, "thread");
+    format!("\nceilings of {threads}: {operations} Gop/s of f32, {bytes} GB/s from memory\n")
 }
 
 /// Every step, and for each region with steps what none of them took; the longest first.
@@ -241,6 +254,18 @@ Relu                   gpu          1  1.00 ms      -   250  20.0%
         let text = profile(&told);
         assert_eq!(text.split_once("\nbackend").map(|(tables, _)| tables), Some(expected));
         assert_eq!([rate(1, Duration::ZERO), rate(55_500_000, Duration::from_millis(1))], ["-", "55.5"]);
+    }
+
+    #[test]
+    fn ceilings_are_shown_beside_rates() {
+        let most = Ceilings { threads: 2, operations_per_second: 262.4e9, bytes_per_second: 40.25e9 };
+        let told = StepTime { work: Work { operations: 1, bytes: 0 }, ..step("conv", "Conv", &["c"], 3) };
+        let told = Profile { regions: vec![region("r0", 5, vec![told])], ..Profile::default() };
+        let expected = "\nceilings of 2 threads: 262 Gop/s of f32, 40.2 GB/s from memory\n";
+        assert_eq!(ceilings(&told, most), expected);
+        let untold =
+            Profile { regions: vec![region("r0", 5, vec![step("conv", "Conv", &["c"], 3)])], ..Profile::default() };
+        assert_eq!(ceilings(&untold, most), "");
     }
 
     #[test]

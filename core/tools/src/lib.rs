@@ -5,6 +5,7 @@
 //! [`Diagnostic`](byoc_core::diagnostic::Diagnostic)s, whose hints name the flags of the command line.
 
 pub mod bench;
+pub mod ceilings;
 pub mod compare;
 #[cfg(feature = "dataset")]
 pub mod dataset;

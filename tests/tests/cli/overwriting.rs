@@ -32,7 +32,8 @@ impl Bench {
         folder.write("ext.onnx", model.finish());
         let data: Vec<u8> = (0..SHAPE[0] * SHAPE[1]).flat_map(|i| (i as f32).to_le_bytes()).collect();
         folder.write("ext.data", &data);
-        folder.byoc(&["compile", "ext.onnx", "-o", "ext.byoc", "--external-constants"]).success();
+        let as_they_are = ["--external-constants", "--backend-opt", "cpu.pack=false"];
+        folder.byoc(&[&["compile", "ext.onnx", "-o", "ext.byoc"], &as_they_are[..]].concat()).success();
         folder.byoc(&["compile", "other.onnx", "-o", "other.byoc"]).success();
         folder.byoc(&["compile", "model.onnx", "-o", "variants.byoc", "--variant", "cpu=cpu"]).success();
         for name in ["moved", "plugins", "set", "test_data", "cache", "cache/tune"] {

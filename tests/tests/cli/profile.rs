@@ -45,6 +45,18 @@ fn a_profile_tells_the_steps_of_a_region() {
     assert_eq!(convolution["bytes"], 4 * (2 * tensor + weights));
     let sums = |list: &str| report[list].as_array().expect("sums").iter().map(seconds).sum::<f64>();
     assert!((sums("operators") - sum).abs() < 1e-6 && (sums("backends") - all).abs() < 1e-6, "{report}");
+    // What the rates are held against.
+    let ceilings = |report: &Value| {
+        let rate = |name: &str| report["ceilings"][name].as_f64().expect("a rate");
+        assert!(rate("operations_per_second") > 1e6 && rate("bytes_per_second") > 1e6, "{report}");
+        report["ceilings"]["threads"].as_u64()
+    };
+    let one = ["bench", "model.byoc", "--repeat", "1", "--profile", "--threads", "1"];
+    assert_eq!(ceilings(&json(folder.run(&[&one[..], &["--json"]].concat()).as_bytes())), Some(1));
+    assert!(ceilings(&report) >= Some(1));
+    let printed = folder.run(&one);
+    let line = printed.lines().last().expect("a line");
+    assert!(line.starts_with("ceilings of 1 thread: ") && line.ends_with(" GB/s from memory"), "{printed}");
     // For people: the longest first, with sums, and nothing is cut off at 80 columns.
     let printed = folder.run(&["run", "model.byoc", "--fill", "ones", "--profile"]);
     let titles = printed.lines().filter(|line| line.ends_with("share"));

@@ -32,6 +32,7 @@ const CASES: &[(&str, Run)] = &[
     ("f for host and offload: unused", forms::host_and_unused),
     ("g three regions, by id", cases::three_regions),
     ("h transposed copy", cases::transposed),
+    ("h transposed copy, packed by json", cases::transposed_on_host),
     ("i 47 aliases", cases::aliases),
     ("j embedded as bytes, and host", forms::embedded_and_host),
     ("k one layout twice", forms::one_layout),

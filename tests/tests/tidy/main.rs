@@ -33,6 +33,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("core/src/map/cut.rs", "the signal that a file was cut short"),
     ("core/src/map.rs", "mapping files"),
     ("core/src/memory.rs", "zeroed memory that may not be there"),
+    ("core/tools/src/ceilings.rs", "vector instructions, to measure what the processor can do"),
     ("core/src/map/shared.rs", "memory that host and worker map"),
     ("core/src/plugin/bound.rs", "what is loaded borrows from memory beside it"),
     ("core/src/plugin/worker/regions.rs", "views of tensors in memory that the host maps too"),

@@ -64,11 +64,11 @@ impl Search<'_, '_> {
         self.reader(value)?;
         if let Some((index, step)) = self.node(value, "Div") {
             let number = self.graph.scalar(step.input(1)?)?;
-            return close(number, divisor).then_some((index, step.input(0)?));
+            return self.close(number, divisor).then_some((index, step.input(0)?));
         }
         let (index, step) = self.node(value, "Mul")?;
         let (x, number) = self.with_number(step)?;
-        close(number, 1.0 / divisor).then_some((index, x))
+        self.close(number, 1.0 / divisor).then_some((index, x))
     }
 
     fn plus_one(&self, value: usize) -> Option<(usize, usize)> {
@@ -82,7 +82,7 @@ impl Search<'_, '_> {
         let (outer, scaled) = self.node(value, "Mul")?;
         let (sum, factor) = self.with_number(scaled)?;
         let (plus, add) = self.node(sum, "Add")?;
-        if !close(factor, 0.797_884_6) {
+        if !self.close(factor, 0.797_884_6) {
             return None;
         }
         let (a, b) = (add.input(0)?, add.input(1)?);
@@ -91,7 +91,7 @@ impl Search<'_, '_> {
             let (cube, factor) = self.with_number(term)?;
             let mut steps = vec![outer, plus, inner];
             steps.extend(self.cube(cube, x)?);
-            close(factor, 0.044_715).then_some((x, steps))
+            self.close(factor, 0.044_715).then_some((x, steps))
         })
     }
 
@@ -106,6 +106,11 @@ impl Search<'_, '_> {
         let (inner, of) = self.node(square, "Mul")?;
         let fits = step.inputs.contains(&Some(x)) && of.inputs == [Some(x), Some(x)];
         fits.then_some(vec![index, inner])
+    }
+
+    /// Exporters round their constants in different ways, and types of 16 bits do.
+    fn close(&self, a: f32, b: f32) -> bool {
+        (a - b).abs() <= self.graph.rounding().max(1e-4) * b.abs()
     }
 
     /// Follows products from the gate on until they are `x * gate * factor`.
@@ -132,7 +137,7 @@ impl Search<'_, '_> {
                 _ => return None,
             }
             value = step.output(0)?;
-            if met && close(factor, gate.factor) {
+            if met && self.close(factor, gate.factor) {
                 let one_shape = self.graph.shape(value) == self.graph.shape(gate.x);
                 let op = Op::Unary { function: Unary::Act(gate.act) };
                 let name = step.name.clone();
@@ -142,9 +147,4 @@ impl Search<'_, '_> {
             }
         }
     }
-}
-
-/// Exporters round their constants in different ways.
-fn close(a: f32, b: f32) -> bool {
-    (a - b).abs() <= 1e-4 * b.abs()
 }

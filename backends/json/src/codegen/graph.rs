@@ -162,7 +162,7 @@ impl<'r> Graph<'r> {
         }
     }
 
-    /// The elements of a small constant of f32.
+    /// The elements of a small constant of floats.
     pub(super) fn floats(&self, value: usize) -> Option<Vec<f32>> {
         let value = self.constant(value)?.value;
         Some(self.region.constant_floats(value)?.into_iter().map(|number| number as f32).collect())
@@ -212,6 +212,15 @@ impl<'r> Graph<'r> {
         self.derived_from.entry(sources).or_default().push(self.derived.len());
         self.derived.push((value, recipe));
         Some(value)
+    }
+
+    /// What numbers of constants may be off by in proportion, as their types of 16 bits round; 0 where there are none.
+    pub(super) fn rounding(&self) -> f32 {
+        let bits = |&(_, constant): &(usize, usize)| match self.values[constant].dtype {
+            DType::F16 => 2f32.powi(-11),
+            _ => 2f32.powi(-8),
+        };
+        self.widened.iter().map(bits).fold(0.0, f32::max)
     }
 
     /// A new value: the elements of a constant of 16 bits as f32.

@@ -2,7 +2,7 @@
 //! would pack them for every product. Steps that take rows of the same matrix by index, as the embedding does that a language
 //! model ends with too, take them out of the panels. Panels of f32 may be stored in 16 bits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use byoc_plugin_api::{ConstantId, DType, TensorView, bf16, f16};
 
@@ -15,11 +15,17 @@ use crate::program::{Op, Step};
 pub(super) fn run(graph: &mut Graph<'_>, narrow: Option<DType>) {
     let edges = graph.edges();
     let same_bytes = same_bytes(graph);
+    let mut refused = HashSet::new();
     for index in 0..graph.steps.len() {
         let Some((matrix, recipe)) = right_side(graph, &graph.steps[index]) else { continue };
         // Every reader of the bytes reads them so, or they would be stored twice.
         let values = same_bytes.get(&matrix.start).map_or(&[][..], |values| values);
-        let Some(readers) = readers(graph, &edges, values, &matrix) else { continue };
+        let start = matrix.start;
+        let found = if refused.contains(&start) { None } else { readers(graph, &edges, values, &matrix) };
+        let Some(readers) = found else {
+            refused.insert(start);
+            continue;
+        };
         let recipe = rounded(graph, in_order(graph, values, &matrix, recipe), narrow);
         let Some(packed) = graph.derive(recipe) else { continue };
         for (reader, op) in readers {
@@ -74,7 +80,8 @@ fn data<'g>(graph: &Graph<'g>, value: usize) -> Option<(ConstantId, &'g TensorVi
 
 /// The steps that read a matrix, and what each becomes; `None` if one cannot read it packed.
 fn readers(graph: &Graph<'_>, edges: &Edges, values: &[usize], matrix: &Matrix) -> Option<Vec<(usize, Op)>> {
-    if values.iter().any(|value| graph.outputs.contains(value)) {
+    let stays = |value: usize| graph.outputs.contains(&value) || graph.constant(value).is_none_or(|it| it.shared);
+    if values.iter().any(|&value| stays(value)) {
         return None;
     }
     let mut readers: Vec<usize> = values.iter().flat_map(|&value| edges.readers(value)).collect();

@@ -1,5 +1,5 @@
 //! Values of 16 bits (f16, bf16) are computed as f32, in which all kernels are: operators that compute get twins of f32 of what they
-//! read and write, and those that only move elements follow where they move such a twin. Between two of them nothing is rounded;
+//! read and write, and those that only move elements follow where they move such twins alone. Between two of them nothing is rounded;
 //! what leaves the region, and what another operator reads, is. Constants keep their 16 bits in the file.
 
 use std::collections::HashMap;
@@ -90,6 +90,7 @@ const COMPUTE: &[&str] = &[
 const MOVE: &[&str] = &[
     "Concat",
     "DepthToSpace",
+    "Dropout",
     "Expand",
     "Flatten",
     "Gather",
@@ -159,8 +160,16 @@ impl Widen<'_, '_> {
             return step.inputs.iter().chain(&step.outputs).flatten().any(|&value| is_narrow(dtype(value)));
         }
         let moves = MOVE.contains(&op) || op == "Cast" && step.output(0).is_some_and(|y| dtype(y) == DType::F32);
-        let moved = |value: usize| self.twins.contains_key(&value) && !self.graph.is_constant(value);
-        moves && step.inputs.iter().flatten().any(|&value| moved(value))
+        // All that it moves is there as f32: what is not, as a cache that new keys are put behind, would be widened only to be moved.
+        let mut narrow = step.inputs.iter().flatten().filter(|&&value| is_narrow(dtype(value)));
+        let mut moved = false;
+        let there = narrow.all(|value| {
+            let constant = self.graph.is_constant(*value);
+            let twin = self.twins.contains_key(value);
+            moved |= twin && !constant;
+            twin || constant
+        });
+        moves && there && moved
     }
 
     /// The value as f32: itself, its twin, or a conversion.

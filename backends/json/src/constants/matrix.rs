@@ -61,8 +61,11 @@ impl Matrix {
         if self.transposed {
             return Cow::Borrowed(&bytes[columns.start * self.k * each..columns.end * self.k * each]);
         }
-        let row = |row: usize| &bytes[(row * self.n + columns.start) * each..(row * self.n + columns.end) * each];
-        Cow::Owned((0..self.k).flat_map(row).copied().collect())
+        let mut part = Vec::with_capacity(columns.len() * self.k * each);
+        for row in 0..self.k {
+            part.extend_from_slice(&bytes[(row * self.n + columns.start) * each..(row * self.n + columns.end) * each]);
+        }
+        Cow::Owned(part)
     }
 
     /// Whether so many elements are those of the matrix.

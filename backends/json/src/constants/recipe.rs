@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::integer::Form;
 use super::matrix::Matrix;
 use crate::kernels::{
-    Activation, ConvKind, ConvParams, GATES_LAYOUT, PACKED_B_LAYOUT, pack_b, pack_gates, packed_b_len,
+    Activation, ConvKind, ConvParams, GATES_LAYOUT, Narrow, PACKED_B_LAYOUT, pack_b, pack_gates, packed_b_len,
     packed_gates_len, product,
 };
 
@@ -234,6 +234,19 @@ impl Recipe {
         }
     }
 
+    /// The bytes of a matrix in panels, stored as `dtype`, a part at a time; an error of any other recipe.
+    pub(crate) fn compute_matrix<'a>(
+        &self,
+        view: &dyn Fn(ConstantId) -> Result<TensorView<'a>, Error>,
+        dtype: DType,
+        write: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let &Recipe::Matrix { matrix, transposed, k, n, .. } = self else {
+            return Err(Error::new("a recipe that makes another type"));
+        };
+        Matrix { k, n, transposed, dtype }.pack(&view(matrix)?, write)
+    }
+
     fn compute_floats<'a>(
         &self,
         view: &dyn Fn(ConstantId) -> Result<TensorView<'a>, Error>,
@@ -267,11 +280,14 @@ impl Recipe {
             }
             Recipe::Floats { constant, len } => {
                 let view = view(*constant)?;
-                let plain = plain(&view)?;
-                if plain.len() != *len {
-                    return Err(Error::new(format!("{} values for {len}", plain.len())));
+                if view.len() != *len {
+                    return Err(Error::new(format!("{} values for {len}", view.len())));
                 }
-                out.copy_from_slice(&plain);
+                match (view.as_slice::<f16>(), view.as_slice::<bf16>()) {
+                    (Some(elements), _) => f16::widen(elements, out),
+                    (_, Some(elements)) => bf16::widen(elements, out),
+                    _ => out.copy_from_slice(&plain(&view)?),
+                }
             }
             Recipe::Scale { channels, parts } => {
                 fill(out, &compose(*channels, None, parts, view)?.0);

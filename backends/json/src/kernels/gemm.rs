@@ -56,7 +56,7 @@ pub struct GemmParams {
     pub beta: f32,
 }
 
-/// Most rows of a product for which B is not packed.
+/// Most rows of a product for which B is read as it is given: it is not put into panels of f32 first.
 pub(crate) const FEW_ROWS: usize = 4;
 
 impl GemmParams {

@@ -24,6 +24,8 @@ pub(crate) use portable::Portable16;
 /// A value of an implementing type exists only where the CPU features of that type are enabled: the constructors are
 /// unsafe and say so, the other methods rely on it.
 pub(crate) trait V16: Copy {
+    /// How many registers hold a value.
+    const REGISTERS: usize;
     /// Reads 16 values.
     ///
     /// # Safety
@@ -39,7 +41,6 @@ pub(crate) trait V16: Copy {
     /// # Safety
     /// `p` is valid for writing 16 f32.
     unsafe fn store(self, p: *mut f32);
-    /// `self * b + c`, fused where the hardware can.
     /// Reads 16 of half precision.
     ///
     /// # Safety
@@ -58,6 +59,7 @@ pub(crate) trait V16: Copy {
         // SAFETY: the caller vouches for both.
         unsafe { Self::load((*p.cast::<[bf16; 16]>()).map(bf16::to_f32).as_ptr()) }
     }
+    /// `self * b + c`, fused where the hardware can.
     fn fma(self, b: Self, c: Self) -> Self;
     fn add(self, b: Self) -> Self;
     fn sub(self, b: Self) -> Self;
@@ -200,6 +202,7 @@ pub(crate) struct Avx2x16(__m256, __m256);
 
 #[cfg(target_arch = "x86_64")]
 impl V16 for Avx2x16 {
+    const REGISTERS: usize = 2;
     #[inline(always)]
     fn upper<const HALF: usize>(self) -> Self {
         upper::avx2::<HALF>(self)
@@ -331,6 +334,7 @@ pub(crate) struct Avx512x16(__m512);
 
 #[cfg(target_arch = "x86_64")]
 impl V16 for Avx512x16 {
+    const REGISTERS: usize = 1;
     #[inline(always)]
     fn upper<const HALF: usize>(self) -> Self {
         upper::avx512::<HALF>(self)

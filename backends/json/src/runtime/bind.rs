@@ -3,7 +3,7 @@
 use byoc_plugin_api::{BoundConstants, DType, Error, TensorView, bf16, f16, from_hex};
 
 use super::memory::Buffer;
-use crate::constants::{Recipe, Values, store};
+use crate::constants::{Recipe, Values};
 use crate::kernels::Narrow;
 use crate::program::{Op, Program, Source, Value};
 
@@ -100,11 +100,14 @@ fn derive<'a>(recipe: &Recipe, value: &Value, constants: &BoundConstants<'a>) ->
     match recipe.dtype() {
         DType::I8 => recipe.compute(&view, Values::I8(&mut buffer.as_mut_i8()[..len]))?,
         DType::F32 => recipe.compute(&view, Values::F32(&mut buffer.as_mut_f32()[..len]))?,
-        dtype => {
-            let (mut values, mut stored) = (vec![0.0; len], Vec::with_capacity(bytes));
-            recipe.compute(&view, Values::F32(&mut values))?;
-            store(dtype, &values, &mut stored);
-            buffer.as_mut_bytes()[..bytes].copy_from_slice(&stored);
+        _ => {
+            let mut rest = &mut buffer.as_mut_bytes()[..bytes];
+            recipe.compute_matrix(&view, recipe.dtype(), &mut |part| {
+                let (to, after) = std::mem::take(&mut rest).split_at_mut_checked(part.len()).ok_or_else(another)?;
+                to.copy_from_slice(part);
+                rest = after;
+                Ok(())
+            })?;
         }
     }
     Ok(Bound::Owned { buffer, bytes })

@@ -1,8 +1,8 @@
 //! Tampered code: whatever its numbers say, it is refused with a message, or computes something within its
 //! memory. Nothing panics; overflow checks are on in these builds, so nothing wraps either.
 
-use byoc_plugin_api::testing::{Compiled, RegionBuilder};
-use byoc_plugin_api::{Attribute, Error};
+use byoc_plugin_api::testing::{Compiled, RegionBuilder, Tensor};
+use byoc_plugin_api::{Attribute, DType, Error};
 use serde_json::{Value, json};
 
 use super::harness::{compile, empty};
@@ -74,10 +74,26 @@ fn transposed() -> RegionBuilder {
     net
 }
 
+/// An embedding that ends the model too, and filters, of 16 bits.
+fn narrow() -> RegionBuilder {
+    let mut net = RegionBuilder::of("json", DType::F16);
+    let ids = net.constant(Tensor::new((DType::I64, [2]), &[3.0, 39.0]));
+    let (wte, x, bias) = (net.weight([40, 24]), net.input([2, 24]), net.weight([40]));
+    let rows = net.node("Gather", &[wte, ids], [2, 24], &[]);
+    let sum = net.node("Add", &[rows, x], [2, 24], &[]);
+    let y = net.node("Gemm", &[sum, wte, bias], [2, 40], "transB=1");
+    net.output(y);
+    let (image, filters) = (net.input([1, 32, 3, 3]), net.weight([32, 32, 3, 3]));
+    let y = net.node("Conv", &[image, filters], [1, 32, 1, 1], &[]);
+    net.output(y);
+    net
+}
+
 fn nets() -> Vec<RegionBuilder> {
     let attentions = [false, true].map(|split| super::fusion::attention(split, !split));
     let convolutions = [(3, 16, 1), (16, 32, 1), (16, 16, 16), (6, 6, 3)].map(|(x, y, group)| conv(x, y, group));
-    let others = [winograd(), product(), pools(), movements(), transposed(), super::recurrent::both_directions()];
+    let others =
+        [winograd(), product(), pools(), movements(), transposed(), super::recurrent::both_directions(), narrow()];
     let places = [super::places::cache(), super::sampling::chain()];
     convolutions.into_iter().chain(attentions).chain(others).chain(places).collect()
 }

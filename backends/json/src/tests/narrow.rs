@@ -3,7 +3,7 @@
 use byoc_plugin_api::testing::{self, Limit, RegionBuilder, Tensor, assert_close};
 use byoc_plugin_api::{Attribute, DType};
 
-use super::harness::{calls, check, compile, empty};
+use super::harness::{calls, check, compile, empty, json};
 
 const NARROW: [DType; 2] = [DType::F16, DType::BF16];
 
@@ -234,5 +234,95 @@ fn weights_that_would_become_infinite_are_not_rounded() {
         net.output(y);
         let compiled = compile(&net, &[("weights", dtype)]);
         assert_eq!(compiled.claims.packed()[0].0.dtype, expected, "{largest} as {dtype}");
+    }
+}
+
+/// New keys are put behind a cache in the type of the cache: it is not widened to be moved.
+#[test]
+fn a_cache_is_moved_as_it_is() {
+    for dtype in NARROW {
+        let mut net = RegionBuilder::of("json", dtype);
+        let (past, x) = (net.input([1, 40, 8]), net.input([1, 1, 8]));
+        let new = net.node("Exp", &[x], [1, 1, 8], &[]);
+        let present = net.node("Concat", &[past, new], [1, 41, 8], &[("axis", Attribute::Int(1))]);
+        net.output(present);
+        assert_eq!(calls(&net), ["convert", "unary", "convert", "concat"]);
+        close(&net);
+    }
+}
+
+/// A Gelu as it is written out, whose constants are rounded.
+#[test]
+fn rounded_constants_of_a_gelu_are_known() {
+    for dtype in NARROW {
+        let mut net = RegionBuilder::of("json", dtype);
+        let x = net.input([3, 40]);
+        let (root, one, half) = (net.number(2f64.sqrt()), net.number(1.0), net.number(0.5));
+        let inner = net.like("Div", &[x, root], "");
+        let inner = net.like("Erf", &[inner], "");
+        let inner = net.like("Add", &[inner, one], "");
+        let y = net.like("Mul", &[x, inner], "");
+        let y = net.like("Mul", &[y, half], "");
+        net.output(y);
+        assert_eq!(calls(&net), ["convert", "unary", "convert"]);
+        close(&net);
+    }
+}
+
+/// So many elements that each thread converts a part.
+#[test]
+fn threads_convert_parts() {
+    for dtype in NARROW {
+        let mut net = RegionBuilder::of("json", dtype);
+        let x = net.input([50_001]);
+        let y = net.like("Neg", &[x], "");
+        net.output(y);
+        let inputs = net.inputs(1, &[]);
+        let expected: Vec<f64> = inputs[0].numbers().iter().map(|x| -x).collect();
+        for threads in [1, 3] {
+            assert_eq!(results(&net, &inputs, &[], threads), [&expected[..]]);
+        }
+    }
+}
+
+/// A product that core computes when it compiles is exact, whatever weights are stored as.
+#[test]
+fn what_is_computed_at_compile_time_is_not_rounded() {
+    let mut net = empty();
+    let (a, b) = (net.weight([48, 48]), net.weight([48, 32]));
+    let y = net.node("MatMul", &[a, b], [48, 32], &[]);
+    net.output(y);
+    assert_eq!(results(&net, &[], &[("weights", "bf16")], 1), results(&net, &[], &[], 1));
+}
+
+#[test]
+fn weights_that_are_not_packed_are_not_rounded_in_silence() {
+    let net = mlp(DType::F32, 1);
+    let error = net.compile(json(), &[("weights", "f16"), ("pack", "false")]).err().expect("an error");
+    assert_eq!(error.message, "the options weights and pack=false exclude each other");
+}
+
+/// Rows of a tied embedding that is rounded are widened as they are taken; an index that is out of range is an error.
+#[test]
+fn rows_of_a_rounded_embedding() {
+    for (dtype, settings) in [(DType::F16, [("weights", "f16")]), (DType::BF16, [("weights", "bf16")])] {
+        let mut net = empty();
+        let ids = net.input((DType::I64, [2]));
+        let wte = net.weight([40, 24]);
+        let rows = net.node("Gather", &[wte, ids], [2, 24], &[]);
+        net.output(rows);
+        let x = net.input([1, 24]);
+        let y = net.node("Gemm", &[x, wte], [1, 40], &[("transB", Attribute::Int(1))]);
+        net.output(y);
+        let x = Tensor::new([1, 24], &[0.5; 24]);
+        let run = |ids: [f64; 2]| {
+            let compiled = compile(&net, &settings);
+            compiled.run(&[Tensor::new((DType::I64, [2]), &ids), x.clone()], &[])
+        };
+        let all = net.constants[0].cast(dtype).numbers();
+        let expected = [&all[39 * 24..], &all[3 * 24..4 * 24]].concat();
+        assert_eq!(run([-1.0, 3.0]).expect("runs")[0].numbers(), expected);
+        let error = run([40.0, 0.0]).err().expect("an error");
+        assert_eq!(error.message, "index 40 is out of range for 40 elements");
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use byoc_core::diagnostic::Result;
 use byoc_core::runtime::DeviceUse;
 use byoc_tools::bench::{Measured, Plan};
+use byoc_tools::ceilings::Ceilings;
 use byoc_tools::file;
 use byoc_tools::process_memory::PeakMemory;
 use byoc_tools::statistics::{Percentile, Sorted};
@@ -27,6 +28,8 @@ pub(super) struct Record<'a> {
     /// `buffer_bytes` of the report; `memory.arena_bytes` is the same number where the system tells how much memory was used.
     pub(super) arena: u64,
     pub(super) memory: Option<PeakMemory>,
+    /// What the processor can do at most, beside a profile.
+    pub(super) ceilings: Option<Ceilings>,
     pub(super) devices: Vec<DeviceUse>,
     /// Inputs that no file gives.
     pub(super) made_up: Vec<String>,
@@ -89,6 +92,7 @@ impl Record<'_> {
         if args.profile {
             answer["operators"] = json!(measured.profile.operators());
             answer["backends"] = json!(measured.profile.backends());
+            answer["ceilings"] = json!(self.ceilings);
         }
         if !self.devices.is_empty() {
             answer["copies"] = json!(copies);

@@ -35,6 +35,7 @@ pub(super) fn text(record: &Record<'_>) -> String {
     text += &report::devices(&record.devices);
     if args.profile {
         text += &format!("\n{}", report::profile(&measured.profile));
+        text += &record.ceilings.map_or_else(String::new, |most| report::ceilings(&measured.profile, most));
     }
     text
 }

@@ -1,6 +1,7 @@
 //! Models with recurrent layers, signals, regions of images, and random numbers.
 
 use byoc_plugin_api::Attribute::{self, Float, Floats, Int, Ints, String, Strings};
+use byoc_plugin_api::f16;
 use byoc_tests::onnx::{Model, Type, tensor};
 
 use super::bases::Base;
@@ -10,8 +11,9 @@ use super::tables::tables;
 const PLAIN: &[&str] = &["json.kernels=reference"];
 
 /// All of them, and tables.
-pub(super) fn bases() -> [Base; 7] {
+pub(super) fn bases() -> [Base; 8] {
     let all = [
+        ("narrow", narrow()),
         ("tables", tables()),
         ("recurrent", recurrent()),
         ("integers", integers()),
@@ -21,7 +23,7 @@ pub(super) fn bases() -> [Base; 7] {
         ("signals", signals()),
     ];
     // Of what has fast kernels, the plain ones too.
-    let settings = |name| if matches!(name, "recurrent" | "regions") { PLAIN } else { &[] };
+    let settings = |name| if matches!(name, "narrow" | "recurrent" | "regions") { PLAIN } else { &[] };
     all.map(|(name, model)| Base { name, model, settings: settings(name) })
 }
 
@@ -43,6 +45,23 @@ fn weight(model: Model, name: &str, shape: &[i64]) -> Model {
 
 fn output(model: Model, name: &str, shape: &[i64]) -> Model {
     model.output(name, Type::Float, shape)
+}
+
+/// What is stored in 16 bits: an embedding that a product ends with, filters, and a bias.
+fn narrow() -> Model {
+    let half = |name: &str, shape: &[i64]| {
+        let numbers = (0..shape.iter().product()).map(|i: i64| f16::from_f32((i * 7 % 5) as f32 / 4.0 - 0.5));
+        tensor(name, Type::Float16, shape, numbers.flat_map(f16::to_le_bytes).collect::<Vec<_>>())
+    };
+    let model = Model::default().input("ids", Type::Int64, &[2]).input("x", Type::Float16, &[2, 24]);
+    let model =
+        model.tensor(half("embedding", &[40, 24])).tensor(half("bias", &[40])).tensor(half("w", &[32, 32, 3, 3]));
+    let model = add(model, "Gather", "embedding ids", "rows", &[]);
+    let model = add(model, "Add", "rows x", "sum", &[]);
+    let model = add(model, "Gemm", "sum embedding bias", "y1", &[("transB", Int(1))]);
+    let model = model.input("image", Type::Float16, &[1, 32, 3, 3]);
+    let model = add(model, "Conv", "image w", "y2", &[]);
+    model.output("y1", Type::Float16, &[2, 40]).output("y2", Type::Float16, &[1, 32, 1, 1])
 }
 
 /// Recurrent layers of two hidden elements.

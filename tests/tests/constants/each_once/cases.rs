@@ -233,6 +233,40 @@ pub(crate) fn three_regions(name: &'static str) -> Checked {
 
 /// h. An embedding and an output layer that is its transpose, as exporters write tied weights.
 pub(crate) fn transposed(name: &'static str) -> Checked {
+    let (e, model, tokens) = tied();
+    let checked = check(Case {
+        name,
+        model,
+        inputs: vec![tokens],
+        backends: &["blas"],
+        settings: &[],
+        constants: vec![e.stored()],
+        extra: 0,
+        tolerance: CLOSE,
+    });
+    let ledger = Ledger::of(checked.artifact.manifest());
+    assert_eq!(ledger.rows.len(), 1);
+    assert_eq!(rows(&ledger, "t")[0].transposed, ["t"]);
+    checked
+}
+
+/// h. The same on the host: the product's layout is the only form, and the embedding reads it too.
+pub(crate) fn transposed_on_host(name: &'static str) -> Checked {
+    let (e, model, tokens) = tied();
+    check(Case {
+        name,
+        model,
+        inputs: vec![tokens],
+        backends: &[],
+        settings: &[],
+        constants: vec![e.expect(0, &[Fate::Packed])],
+        extra: 0,
+        tolerance: CLOSE,
+    })
+}
+
+/// The matrix, a model that reads it as it is and transposed, and its input.
+fn tied() -> (Constant, Model, (String, Tensor)) {
     let (rows_of_e, columns) = (WIDTH as usize, DEPTH as usize);
     let e = Constant::random("e", &[WIDTH, DEPTH], 1);
     let values = e.values();
@@ -248,20 +282,7 @@ pub(crate) fn transposed(name: &'static str) -> Checked {
         .output("y", Type::Float, &[BATCH, WIDTH]);
     let tokens = [5i64, 1000].iter().flat_map(|token| token.to_le_bytes()).collect();
     let tokens = Tensor::new(byoc_plugin_api::DType::I64, vec![BATCH], tokens);
-    let checked = check(Case {
-        name,
-        model,
-        inputs: vec![("tokens".to_owned(), tokens)],
-        backends: &["blas"],
-        settings: &[],
-        constants: vec![e.stored()],
-        extra: 0,
-        tolerance: CLOSE,
-    });
-    let ledger = Ledger::of(checked.artifact.manifest());
-    assert_eq!(ledger.rows.len(), 1);
-    assert_eq!(rows(&ledger, "t")[0].transposed, ["t"]);
-    checked
+    (e, model, ("tokens".to_owned(), tokens))
 }
 
 /// i. 47 names for one weight, each read by a layer of its own.

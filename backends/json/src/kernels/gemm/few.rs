@@ -1,5 +1,5 @@
-//! Products with one to four rows and a packed B: each panel is read once, in order, and its sums stay in registers, so memory
-//! bandwidth is the limit.
+//! Products with one to four rows and a packed B: for each matrix of a batch every panel is read once, in order, and its sums stay
+//! in registers, so memory bandwidth is the limit.
 
 use std::ops::Range;
 
@@ -67,11 +67,19 @@ impl<W: Weight> Kernel for Few<'_, W> {
     unsafe fn run<V: V16>(self) {
         // SAFETY: `dispatch` checked the features.
         unsafe {
-            match self.p.m {
-                1 => self.rows::<V, 1, 8>(),
-                2 => self.rows::<V, 2, 4>(),
-                3 => self.rows::<V, 3, 4>(),
-                4 => self.rows::<V, 4, 2>(),
+            // Sums stay in the 32 registers of AVX-512, the 16 of others.
+            match (self.p.m, V::REGISTERS) {
+                (1, 1) => self.rows::<V, 1, 8>(),
+                (2, 1) => self.rows::<V, 2, 4>(),
+                (3, 1) => self.rows::<V, 3, 4>(),
+                (4, 1) => self.rows::<V, 4, 2>(),
+                (1, 2) => self.rows::<V, 1, 4>(),
+                (2, 2) => self.rows::<V, 2, 2>(),
+                (3, 2) => self.rows::<V, 3, 2>(),
+                (1, _) => self.rows::<V, 1, 2>(),
+                (2, _) => self.rows::<V, 2, 1>(),
+                (3, _) => self.rows::<V, 3, 1>(),
+                (4, _) => self.rows::<V, 4, 1>(),
                 _ => unreachable!("few rows"),
             }
         }

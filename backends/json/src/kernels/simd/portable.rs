@@ -31,6 +31,7 @@ fn pow2(n: f32) -> f32 {
 }
 
 impl V16 for Portable16 {
+    const REGISTERS: usize = 4;
     #[inline(always)]
     unsafe fn load(p: *const f32) -> Self {
         // SAFETY: the caller vouches for 16 readable f32; alignment is not assumed.
