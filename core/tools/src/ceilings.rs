@@ -62,16 +62,32 @@ fn rate<T>(threads: usize, make: impl Fn() -> T + Sync, work: impl Fn(&T) -> usi
     })
 }
 
-/// Reads all elements; how many bytes that was.
+/// Reads all elements, a quarter after another in step, as memory gives more of several streams; how many bytes that was.
 fn read(data: &[u64]) -> usize {
-    let mut sums = [0u64; 16];
-    for chunk in data.as_chunks::<16>().0 {
-        for (sum, element) in sums.iter_mut().zip(chunk) {
-            *sum = sum.wrapping_add(*element);
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has the feature.
+        return unsafe { x86::read(data) };
+    }
+    sum(data);
+    size_of_val(data)
+}
+
+/// Inlined into functions with vector features, whose vectors it then takes.
+#[inline(always)]
+fn sum(data: &[u64]) {
+    let (front, back) = data.split_at(data.len() / 2);
+    let quarters = [front.split_at(front.len() / 2), back.split_at(back.len() / 2)];
+    let [(a, b), (c, d)] = quarters.map(|(one, other)| (one.as_chunks::<8>().0, other.as_chunks::<8>().0));
+    let mut sums = [[0u64; 8]; 4];
+    for (((a, b), c), d) in a.iter().zip(b).zip(c).zip(d) {
+        for (sums, line) in sums.iter_mut().zip([a, b, c, d]) {
+            for (sum, element) in sums.iter_mut().zip(line) {
+                *sum = sum.wrapping_add(*element);
+            }
         }
     }
     black_box(sums);
-    size_of_val(data)
 }
 
 /// Rounds of multiply-adds to every sum, on the widest vectors; how many operations that was.
@@ -104,6 +120,12 @@ mod x86 {
     use std::hint::black_box;
 
     use super::SUMS;
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn read(data: &[u64]) -> usize {
+        super::sum(data);
+        size_of_val(data)
+    }
 
     #[target_feature(enable = "avx512f")]
     pub(super) fn multiply_adds_512(rounds: usize) -> usize {

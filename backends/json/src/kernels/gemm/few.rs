@@ -11,8 +11,8 @@ use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::{SharedMut, Threads, part};
 use crate::kernels::simd::V16;
 
-/// How far ahead a panel is fetched: the hardware stops at the borders of pages.
-const AHEAD: usize = 64 * BLOCK;
+/// How far ahead a panel is fetched, in bytes: the hardware stops at the borders of pages.
+const AHEAD: usize = 2048;
 
 /// C of a product that is [`GemmParams::small`]; the lengths are checked.
 pub(super) fn run<W: Weight>(
@@ -67,19 +67,19 @@ impl<W: Weight> Kernel for Few<'_, W> {
     unsafe fn run<V: V16>(self) {
         // SAFETY: `dispatch` checked the features.
         unsafe {
-            // Sums stay in the 32 registers of AVX-512, the 16 of others.
+            // Panels that are read at a time, as memory gives more of several streams, and sums of each: as many as stay in the 32
+            // registers of AVX-512, the 16 of others.
             match (self.p.m, V::REGISTERS) {
-                (1, 1) => self.rows::<V, 1, 8>(),
-                (2, 1) => self.rows::<V, 2, 4>(),
-                (3, 1) => self.rows::<V, 3, 4>(),
-                (4, 1) => self.rows::<V, 4, 2>(),
-                (1, 2) => self.rows::<V, 1, 4>(),
-                (2, 2) => self.rows::<V, 2, 2>(),
-                (3, 2) => self.rows::<V, 3, 2>(),
-                (1, _) => self.rows::<V, 1, 2>(),
-                (2, _) => self.rows::<V, 2, 1>(),
-                (3, _) => self.rows::<V, 3, 1>(),
-                (4, _) => self.rows::<V, 4, 1>(),
+                (1, 1) => self.rows::<V, 1, 4, 4>(),
+                (2, 1) => self.rows::<V, 2, 4, 2>(),
+                (3, 1) => self.rows::<V, 3, 4, 2>(),
+                (4, 1) => self.rows::<V, 4, 4, 1>(),
+                (1, 2) => self.rows::<V, 1, 2, 2>(),
+                (2, 2) => self.rows::<V, 2, 2, 1>(),
+                (1, _) => self.rows::<V, 1, 1, 2>(),
+                (2, _) => self.rows::<V, 2, 1, 1>(),
+                (3, _) => self.rows::<V, 3, 1, 1>(),
+                (4, _) => self.rows::<V, 4, 1, 1>(),
                 _ => unreachable!("few rows"),
             }
         }
@@ -87,42 +87,67 @@ impl<W: Weight> Kernel for Few<'_, W> {
 }
 
 impl<W: Weight> Few<'_, W> {
-    /// `ROWS` rows, with as many sums for each as hide the latency of a multiply-add.
+    /// `ROWS` rows of all panels, `PANELS` at a time.
     ///
     /// # Safety
     /// The CPU has the features of `V`.
     #[inline(always)]
-    unsafe fn rows<V: V16, const ROWS: usize, const SUMS: usize>(&self) {
-        let p = self.p;
-        let [row, column] = p.a;
+    unsafe fn rows<V: V16, const ROWS: usize, const PANELS: usize, const SUMS: usize>(&self) {
+        let (p, [row, column]) = (self.p, self.p.a);
         assert!(p.k == 0 || self.a.len() > (ROWS - 1) * row + (p.k - 1) * column, "A is too short");
-        for panel in self.panels.clone() {
-            let b = &self.packed[panel * p.k * BLOCK..][..p.k * BLOCK];
-            // SAFETY: the slice covers k rows of 16, the assertion A; what is fetched ahead is not read.
-            unsafe {
-                let mut sums = [[V::splat(0.0); SUMS]; ROWS];
-                let mut at = 0;
-                while at + SUMS <= p.k {
-                    for s in 0..SUMS {
-                        let from = b.as_ptr().add((at + s) * BLOCK);
-                        V::prefetch(from.wrapping_add(AHEAD).cast());
+        let mut panel = self.panels.start;
+        // SAFETY: the assertion covers A, the caller vouches for the features.
+        unsafe {
+            while panel + PANELS <= self.panels.end {
+                self.some::<V, ROWS, PANELS, SUMS>(panel);
+                panel += PANELS;
+            }
+            while panel < self.panels.end {
+                self.some::<V, ROWS, 1, SUMS>(panel);
+                panel += 1;
+            }
+        }
+    }
+
+    /// `PANELS` panels, the first of which is `first`.
+    ///
+    /// # Safety
+    /// The CPU has the features of `V`; A has `ROWS` rows of k columns.
+    #[inline(always)]
+    unsafe fn some<V: V16, const ROWS: usize, const PANELS: usize, const SUMS: usize>(&self, first: usize) {
+        let (p, [row, column]) = (self.p, self.p.a);
+        let b = self.packed[first * p.k * BLOCK..][..PANELS * p.k * BLOCK].as_ptr();
+        let a = self.a.as_ptr();
+        // SAFETY: the slice covers the panels, k rows of 16 each, the caller vouches for A; what is fetched ahead is not read.
+        unsafe {
+            let mut sums = [[[V::splat(0.0); SUMS]; PANELS]; ROWS];
+            let mut at = 0;
+            while at + SUMS <= p.k {
+                for s in 0..SUMS {
+                    for panel in 0..PANELS {
+                        let from = b.add((panel * p.k + at + s) * BLOCK);
+                        V::prefetch(from.cast::<u8>().wrapping_add(AHEAD).cast());
                         let b: V = W::load(from);
                         for (r, sums) in sums.iter_mut().enumerate() {
-                            let a = *self.a.as_ptr().add(r * row + (at + s) * column);
-                            sums[s] = b.fma(V::splat(a), sums[s]);
+                            let a = V::splat(*a.add(r * row + (at + s) * column));
+                            sums[panel][s] = b.fma(a, sums[panel][s]);
                         }
                     }
-                    at += SUMS;
                 }
-                for at in at..p.k {
-                    let b: V = W::load(b.as_ptr().add(at * BLOCK));
+                at += SUMS;
+            }
+            for at in at..p.k {
+                for panel in 0..PANELS {
+                    let b: V = W::load(b.add((panel * p.k + at) * BLOCK));
                     for (r, sums) in sums.iter_mut().enumerate() {
-                        sums[0] = b.fma(V::splat(*self.a.as_ptr().add(r * row + at * column)), sums[0]);
+                        sums[panel][0] = b.fma(V::splat(*a.add(r * row + at * column)), sums[panel][0]);
                     }
                 }
-                let width = BLOCK.min(p.n - panel * BLOCK);
-                for (r, sums) in sums.iter().enumerate() {
-                    self.store(self.c.add(r * p.c_row + panel * BLOCK), width, sums);
+            }
+            for (r, sums) in sums.iter().enumerate() {
+                for (panel, sums) in sums.iter().enumerate() {
+                    let start = (first + panel) * BLOCK;
+                    self.store(self.c.add(r * p.c_row + start), BLOCK.min(p.n - start), sums);
                 }
             }
         }

@@ -127,6 +127,10 @@ fn shapes_strides_and_epilogues() {
         // Several depths of a packed B.
         (9, 47, 801),
         (7, 63, 801),
+        // Few rows of several panels at a time, and what is left of both.
+        (1, 100, 51),
+        (2, 100, 51),
+        (3, 100, 51),
         (17, 33, 1601),
         (20, 15, 0),
         (3, 5, 0),
