@@ -83,8 +83,17 @@ fn pack(
 /// Appends the bytes of elements that were computed as f32 and are stored as `dtype`: f32, or a type of 16 bits.
 fn store(dtype: DType, values: &[f32], bytes: &mut Vec<u8>) {
     match dtype {
-        DType::F16 => bytes.extend(Vec::<f16>::from_f32_slice(values).into_iter().flat_map(f16::to_le_bytes)),
-        DType::BF16 => bytes.extend(values.iter().flat_map(|&value| bf16::from_f32(value).to_le_bytes())),
-        _ => bytes.extend(values.iter().flat_map(|value| value.to_le_bytes())),
+        DType::F16 => append(&Vec::<f16>::from_f32_slice(values), f16::to_le_bytes, bytes),
+        DType::BF16 => append(&Vec::<bf16>::from_f32_slice(values), bf16::to_le_bytes, bytes),
+        _ => append(values, f32::to_le_bytes, bytes),
+    }
+}
+
+/// Element by element, so that the compiler makes one copy of it.
+fn append<T: Copy, const N: usize>(elements: &[T], to_bytes: impl Fn(T) -> [u8; N], bytes: &mut Vec<u8>) {
+    let start = bytes.len();
+    bytes.resize(start + elements.len() * N, 0);
+    for (to, &element) in bytes[start..].as_chunks_mut().0.iter_mut().zip(elements) {
+        *to = to_bytes(element);
     }
 }
