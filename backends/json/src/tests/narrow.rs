@@ -322,7 +322,7 @@ fn rows_of_a_rounded_embedding() {
         let all = net.constants[0].cast(dtype).numbers();
         let expected = [&all[39 * 24..], &all[3 * 24..4 * 24]].concat();
         assert_eq!(run([-1.0, 3.0]).expect("runs")[0].numbers(), expected);
-        let error = run([40.0, 0.0]).err().expect("an error");
+        let error = run([40.0, 0.0]).expect_err("an error");
         assert_eq!(error.message, "index 40 is out of range for 40 elements");
     }
 }
