@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use byoc_json_backend::kernels::{
-    Epilogue, GemmParams, Threads, gemm, gemm_packed, gemm_scratch_len, pack_b, packed_b_len,
+    Epilogue, GemmParams, PackedB, Threads, gemm, gemm_packed, gemm_scratch_len, pack_b, packed_b_len,
 };
 
 /// Something to be timed, with its name.
@@ -61,7 +61,17 @@ fn product((m, n, k): (usize, usize, usize), count: usize) {
         vec![
             (
                 "packed",
-                Box::new(|| gemm_packed(&threads, &params, &a, &panels, &mut packed, &epilogue, &mut scratch_packed)),
+                Box::new(|| {
+                    gemm_packed(
+                        &threads,
+                        &params,
+                        &a,
+                        PackedB::F32(&panels),
+                        &mut packed,
+                        &epilogue,
+                        &mut scratch_packed,
+                    )
+                }),
             ),
             ("as stored", Box::new(|| gemm(&threads, &params, &a, &b, &mut strided, &epilogue, &mut scratch_strided))),
             (
