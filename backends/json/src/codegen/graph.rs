@@ -224,7 +224,7 @@ impl<'r> Graph<'r> {
     }
 
     /// A new value: the elements of a constant of 16 bits as f32.
-    pub(super) fn widened(&mut self, constant: usize) -> usize {
+    pub(super) fn widen(&mut self, constant: usize) -> usize {
         let value = self.add_value(DType::F32, self.values[constant].shape.clone(), false);
         if let Some(&position) = self.constant_of.get(&constant) {
             self.constant_of.insert(value, position);

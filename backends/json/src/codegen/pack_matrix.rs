@@ -8,6 +8,7 @@ use byoc_plugin_api::{ConstantId, DType, TensorView, bf16, f16};
 
 use super::graph::{Edges, Graph};
 use super::settle::is_as_large;
+use super::widen::is_narrow;
 use crate::constants::Recipe;
 use crate::program::{Op, Step};
 
@@ -144,7 +145,7 @@ fn right_side(graph: &Graph<'_>, step: &Step) -> Option<(Matrix, Recipe)> {
     graph.constant(b).filter(|constant| !constant.shared && constant.inline.is_none())?;
     let (id, view) = data(graph, b)?;
     let matrix = Matrix::of(view, gemm.trans_b)?;
-    let dtype = if matches!(view.dtype(), DType::F16 | DType::BF16) { view.dtype() } else { DType::F32 };
+    let dtype = if is_narrow(view.dtype()) { view.dtype() } else { DType::F32 };
     let recipe = Recipe::Matrix { matrix: id, transposed: gemm.trans_b, k: matrix.k, n: matrix.n, dtype };
     is_as_large(graph, id, &recipe).then_some((matrix, recipe))
 }

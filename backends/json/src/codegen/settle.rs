@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use byoc_plugin_api::{ConstantId, DType, Error, INLINE_BYTES};
 
 use super::graph::Graph;
+use super::widen::is_narrow;
 use crate::constants::Recipe;
 use crate::kernels::product;
 use crate::program::{Constant, Program, Source, VERSION, Value};
@@ -118,7 +119,7 @@ fn narrower(graph: &Graph<'_>, id: ConstantId, recipe: &Recipe) -> Option<DType>
         Recipe::Gates { .. } => true,
         _ => false,
     };
-    let narrow = matches!(dtype, DType::F16 | DType::BF16) && recipe.dtype() == DType::F32;
+    let narrow = is_narrow(dtype) && recipe.dtype() == DType::F32;
     (reorders && narrow && fits_as(graph, id, recipe, dtype)).then_some(dtype)
 }
 

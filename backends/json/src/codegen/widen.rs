@@ -120,7 +120,8 @@ pub(super) fn run(graph: &mut Graph<'_>) {
     graph.prune();
 }
 
-fn is_narrow(dtype: DType) -> bool {
+/// Whether a type is one of 16 bits that is computed as f32.
+pub(super) fn is_narrow(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16)
 }
 
@@ -181,7 +182,7 @@ impl Widen<'_, '_> {
             return twin;
         }
         if self.graph.constant(value).is_some() {
-            let twin = self.graph.widened(value);
+            let twin = self.graph.widen(value);
             self.twins.insert(value, twin);
             return twin;
         }

@@ -45,7 +45,7 @@ impl Matrix {
     }
 
     /// Row and column stride of the matrix if it has so many columns.
-    pub(super) fn strides(&self, columns: usize) -> [usize; 2] {
+    fn strides(&self, columns: usize) -> [usize; 2] {
         if self.transposed { [1, self.k] } else { [columns, 1] }
     }
 
@@ -69,7 +69,7 @@ impl Matrix {
     }
 
     /// Whether so many elements are those of the matrix.
-    pub(super) fn check(&self, len: usize) -> Result<(), Error> {
+    fn check(&self, len: usize) -> Result<(), Error> {
         match product(&[self.k, self.n]) == Some(len) {
             true => Ok(()),
             false => Err(Error::new(format!("{len} values for a matrix of {} by {}", self.k, self.n))),

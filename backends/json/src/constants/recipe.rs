@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::integer::Form;
 use super::matrix::Matrix;
 use crate::kernels::{
-    Activation, ConvKind, ConvParams, GATES_LAYOUT, Narrow, PACKED_B_LAYOUT, pack_b, pack_gates, packed_b_len,
+    Activation, ConvKind, ConvParams, GATES_LAYOUT, Narrow, PACKED_B_LAYOUT, pack_gates, packed_b_len,
     packed_gates_len, product,
 };
 
@@ -107,7 +107,7 @@ fn is_f32(dtype: &DType) -> bool {
 
 /// Where a recipe writes.
 pub(crate) enum Values<'o> {
-    /// Single precision, and what is stored in 16 bits: it is rounded after all is computed.
+    /// Single precision.
     F32(&'o mut [f32]),
     /// Integers of 8 bits.
     I8(&'o mut [i8]),
@@ -195,7 +195,7 @@ impl Recipe {
         }
     }
 
-    /// The type of the result. One of 16 bits is computed as f32, see [`Values`].
+    /// The type of the result.
     pub(crate) fn dtype(&self) -> DType {
         match self {
             Recipe::Integer { .. } => DType::I8,
@@ -216,7 +216,7 @@ impl Recipe {
         }
     }
 
-    /// Computes the result from the constants that `view` finds.
+    /// Computes the result from the constants that `view` finds; that of a matrix by [`Recipe::compute_matrix`].
     pub(crate) fn compute<'a>(
         &self,
         view: &dyn Fn(ConstantId) -> Result<TensorView<'a>, Error>,
@@ -253,7 +253,9 @@ impl Recipe {
         out: &mut [f32],
     ) -> Result<(), Error> {
         match self {
-            Recipe::Integer { .. } => return Err(Error::new("a recipe that makes another type")),
+            Recipe::Integer { .. } | Recipe::Matrix { .. } => {
+                return Err(Error::new("a recipe that makes another type"));
+            }
             Recipe::Weights { weights, kind, shape, group, parts } => {
                 let view_of_weights = view(*weights)?;
                 let (scale, _) = compose(shape[0], None, parts, view)?;
@@ -263,12 +265,6 @@ impl Recipe {
                     return Err(Error::new(format!("{} weights for the shape {shape:?}", oihw.len())));
                 }
                 kind.pack(&params(shape, *group), &oihw, out);
-            }
-            &Recipe::Matrix { matrix, transposed, k, n, dtype } => {
-                let view = view(matrix)?;
-                let (matrix, plain) = (Matrix { k, n, transposed, dtype }, plain(&view)?);
-                matrix.check(plain.len())?;
-                pack_b(k, n, &plain, matrix.strides(n), out);
             }
             Recipe::Gates { weights, count, k, n } => {
                 let view = view(*weights)?;
@@ -301,7 +297,7 @@ impl Recipe {
 }
 
 /// The elements in order as f32, without a copy where they lie so.
-pub(super) fn plain<'v>(view: &'v TensorView<'_>) -> Result<Cow<'v, [f32]>, Error> {
+fn plain<'v>(view: &'v TensorView<'_>) -> Result<Cow<'v, [f32]>, Error> {
     Ok(match (view.as_slice::<f32>(), view.dtype()) {
         (Some(values), _) => Cow::Borrowed(values),
         (None, DType::F16) => Cow::Owned(view.to_vec::<f16>()?.to_f32_vec()),

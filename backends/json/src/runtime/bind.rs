@@ -97,18 +97,18 @@ fn derive<'a>(recipe: &Recipe, value: &Value, constants: &BoundConstants<'a>) ->
     }
     let mut buffer = Buffer::new(bytes)?;
     let view = |id| constants.host(id);
-    match recipe.dtype() {
-        DType::I8 => recipe.compute(&view, Values::I8(&mut buffer.as_mut_i8()[..len]))?,
-        DType::F32 => recipe.compute(&view, Values::F32(&mut buffer.as_mut_f32()[..len]))?,
-        _ => {
+    match (recipe, recipe.dtype()) {
+        (Recipe::Matrix { .. }, dtype) => {
             let mut rest = &mut buffer.as_mut_bytes()[..bytes];
-            recipe.compute_matrix(&view, recipe.dtype(), &mut |part| {
+            recipe.compute_matrix(&view, dtype, &mut |part| {
                 let (to, after) = std::mem::take(&mut rest).split_at_mut_checked(part.len()).ok_or_else(another)?;
                 to.copy_from_slice(part);
                 rest = after;
                 Ok(())
             })?;
         }
+        (_, DType::I8) => recipe.compute(&view, Values::I8(&mut buffer.as_mut_i8()[..len]))?,
+        _ => recipe.compute(&view, Values::F32(&mut buffer.as_mut_f32()[..len]))?,
     }
     Ok(Bound::Owned { buffer, bytes })
 }

@@ -3,6 +3,7 @@
 use byoc_plugin_api::{DType, Dim};
 
 use super::super::graph::Graph;
+use super::super::widen::is_narrow;
 use super::{axis, is_index, with};
 use crate::program::{Op, Step};
 
@@ -37,9 +38,8 @@ pub(super) fn lower(graph: &Graph<'_>, step: &Step) -> Option<Step> {
         "Expand" => Some(with(step, Op::Expand, 1)),
         "Cast" => {
             let dtype = |value: usize| graph.values[value].dtype;
-            let narrow = |value: usize| matches!(dtype(value), DType::F16 | DType::BF16);
-            let (y, f32) = (step.output(0)?, DType::F32);
-            let between = dtype(x) == f32 && narrow(y) || narrow(x) && dtype(y) == f32;
+            let (from, to) = (dtype(x), dtype(step.output(0)?));
+            let between = from == DType::F32 && is_narrow(to) || is_narrow(from) && to == DType::F32;
             between.then(|| with(step, Op::Convert, 1))
         }
         "Where" => choose(graph, step),
