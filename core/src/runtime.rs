@@ -19,8 +19,8 @@ pub use copies::{PlannedCopy, planned_copies};
 pub use device::{Device, DeviceName, OpenedDomain, UnopenedDomain, open_domain};
 pub use open::{Opened, open_by_content, open_file, open_region};
 pub use session::{
-    CopyTime, DeviceUse, ListView, LoadOptions, MadeList, OutputBuffer, PortIndex, PortInfo, Queueing, RegionTime,
-    Session, SingleCalls, SingleRegion, Span, SpanKind, StepTime, Trial, Work, select_entry,
+    CopyTime, DeviceArray, DeviceUse, Input, ListView, LoadOptions, MadeList, OutputBuffer, PortIndex, PortInfo,
+    Queueing, RegionTime, Session, SingleCalls, SingleRegion, Span, SpanKind, StepTime, Trial, Work, select_entry,
 };
 pub use variants::{
     Best, PassedOver, Wanted, backends, is_about_the_machine, load_best, none_can_be_loaded, settings_for,

@@ -12,6 +12,7 @@ mod iterations;
 mod later;
 mod lists;
 mod load;
+mod on_device;
 mod single_call;
 mod single_region;
 mod sized;
@@ -33,13 +34,14 @@ use super::resident::Resident;
 use super::steps::Steps;
 use super::variants::PassedOver;
 use crate::artifact::Artifact;
-use crate::artifact::manifest::Entry;
+use crate::artifact::manifest::{Entry, Port};
 use crate::diagnostic::{Code, Diagnostic, Result};
 pub use given_lists::{ListView, MadeList};
 pub use into::OutputBuffer;
 pub use introspect::{CopyTime, DeviceUse, PortIndex, PortInfo, RegionTime, Span, SpanKind, StepTime, Work};
 use later::Later;
 pub use load::{LoadOptions, Queueing, select_entry};
+pub use on_device::{DeviceArray, Input};
 pub use single_call::SingleCalls;
 pub use single_region::SingleRegion;
 use state::State;
@@ -207,6 +209,11 @@ impl Session {
     }
 
     fn work(&mut self, inputs: &[TensorView<'_>], run: Run) -> Result<()> {
+        self.work_on(inputs, &[], run)
+    }
+
+    /// The same with the addresses of inputs that are on their device already.
+    fn work_on(&mut self, inputs: &[TensorView<'_>], arrived: &[Option<u64>], run: Run) -> Result<()> {
         let Some(state) = &mut self.state else { return Ok(()) };
         let mut worker = work::Worker {
             state,
@@ -218,6 +225,7 @@ impl Session {
             constants: &self.constants,
             names: &self.names,
             queueing: self.queueing,
+            arrived,
         };
         worker.work(inputs, run)
     }
@@ -260,14 +268,8 @@ impl Session {
 
     /// An output of this stage.
     fn own_output(&self, index: usize) -> Result<TensorView<'_>> {
-        let port = self
-            .entry
-            .outputs
-            .get(index)
-            .ok_or_else(|| Diagnostic::new(Code::UnknownName, format!("there is no output {index}")))?;
-        let none = || Diagnostic::new(Code::RunFailed, "the entry did not run yet");
-        let state = self.state.as_ref().filter(|state| state.filled.inputs).ok_or_else(none)?;
-        if !state.filled.outputs {
+        let (port, state) = (self.output_port(index)?, self.finished()?);
+        if !state.filled.outputs && self.steps.outputs.iter().any(|crossing| crossing.value == port.value) {
             let message = "the outputs are on the device that computed them";
             return Err(Diagnostic::new(Code::RunFailed, message).hint("Fetch them first"));
         }
@@ -281,14 +283,20 @@ impl Session {
         Ok(unsafe { TensorView::from_raw(data, self.entry.values[port.value].dtype, shape, strides) })
     }
 
+    fn output_port(&self, index: usize) -> Result<&Port> {
+        let none = || Diagnostic::new(Code::UnknownName, format!("there is no output {index}"));
+        self.entry.outputs.get(index).ok_or_else(none)
+    }
+
+    /// What the last run has left. Errors when there was none.
+    fn finished(&self) -> Result<&State> {
+        let none = || Diagnostic::new(Code::RunFailed, "the entry did not run yet");
+        self.state.as_ref().filter(|state| state.filled.inputs).ok_or_else(none)
+    }
+
     fn check_inputs(&self, inputs: &[TensorView<'_>]) -> Result<()> {
-        let expected = &self.entry.inputs;
-        if inputs.len() != expected.len() {
-            let message =
-                format!("the entry '{}' takes {} inputs, got {}", self.entry.name, expected.len(), inputs.len());
-            return Err(Diagnostic::new(Code::BadInput, message));
-        }
-        for (port, input) in expected.iter().zip(inputs) {
+        self.check_count(inputs.len())?;
+        for (port, input) in self.entry.inputs.iter().zip(inputs) {
             let dtype = self.entry.values[port.value].dtype;
             if input.dtype() != dtype {
                 let message = format!("input '{}' is {}, the entry takes {dtype}", port.name, input.dtype());
@@ -296,6 +304,15 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    fn check_count(&self, given: usize) -> Result<()> {
+        let Entry { name, inputs, .. } = &self.entry;
+        if given == inputs.len() {
+            return Ok(());
+        }
+        let message = format!("the entry '{name}' takes {} inputs, got {given}", inputs.len());
+        Err(Diagnostic::new(Code::BadInput, message))
     }
 }
 

@@ -3,7 +3,7 @@
 //! forgive an address that is not its own, so what is read too early or from the wrong place shows.
 
 use byoc_core::plugin::Registry;
-use byoc_core::runtime::{LoadOptions, Queueing, Session};
+use byoc_core::runtime::{DeviceArray, Input, LoadOptions, Queueing, Session};
 use byoc_plugin_api::testing::Rng;
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::tensor::Tensor;
@@ -79,7 +79,46 @@ fn compare(seed: u64, registry: &Registry, queueing: Queueing) {
             close(found, expected).unwrap_or_else(|why| panic!("seed {seed}, batch {batch}, output '{name}': {why}"));
         }
         resident(&mut spread, &inputs, &expected).unwrap_or_else(|why| panic!("seed {seed}, batch {batch}: {why}"));
+        let fed = fed_back(&mut spread, &mut alone, &expected, random);
+        fed.unwrap_or_else(|why| panic!("seed {seed}, batch {batch}, outputs as inputs: {why}"));
     }
+}
+
+/// Once more, with outputs of the last run for inputs: where they are on the device, from there.
+fn fed_back(
+    session: &mut Session,
+    alone: &mut Session,
+    last: &[(String, Tensor)],
+    random: &mut Rng,
+) -> Result<(), String> {
+    let text = |error: byoc_core::diagnostic::Diagnostic| error.to_string();
+    let chosen: Vec<usize> = ["x", "z"].iter().map(|_| random.usize(..last.len())).collect();
+    let named = |(name, &index): (&str, &usize)| (name.to_owned(), last[index].1.clone());
+    let expected = engine::run(alone, &["x", "z"].into_iter().zip(&chosen).map(named).collect::<Vec<_>>());
+    let expected = expected.map_err(text)?;
+    let arrays = chosen.iter().map(|&index| {
+        let array = session.device_output(index).map_err(text)?;
+        Ok(array.map(|array| (array.device, array.address, array.dtype, array.shape.to_vec())))
+    });
+    let arrays = arrays.collect::<Result<Vec<_>, String>>()?;
+    let borrowed: Vec<_> = chosen.iter().map(|&index| last[index].1.borrowed()).collect();
+    let mut inputs = Vec::new();
+    for (array, host) in arrays.iter().zip(&borrowed) {
+        inputs.push(match array {
+            None => Input::Host(host.view()),
+            &Some((device, address, dtype, ref shape)) => Input::Device(DeviceArray { device, address, dtype, shape }),
+        });
+    }
+    // SAFETY: the session itself has the arrays.
+    unsafe { session.run_on_devices(&inputs) }.map_err(text)?;
+    session.fetch().map_err(text)?;
+    for (index, (_, expected)) in expected.iter().enumerate() {
+        let found = Tensor::of(&session.output(index).map_err(text)?);
+        if expected.bytes.chunks_exact(4).all(|bytes| f32::from_le_bytes(bytes.try_into().expect("four")).is_finite()) {
+            close(&found, expected)?;
+        }
+    }
+    Ok(())
 }
 
 /// Once more, on the inputs that are on the device.

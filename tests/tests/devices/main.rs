@@ -3,6 +3,7 @@
 mod domains_in_c;
 mod entries;
 mod graphs;
+mod on_device;
 mod runs;
 mod simdev;
 mod tune;

@@ -272,6 +272,17 @@ impl State {
         self.devices[memory - 1].address + self.plan.arenas[memory].values[value].unwrap_or(0) as u64
     }
 
+    /// Whether some of these bytes on a device are in the memory of values.
+    pub(super) fn owns(&self, memory: usize, address: u64, bytes: usize) -> bool {
+        let (start, size) = (self.devices[memory - 1].address, self.plan.arenas[memory].size as u64);
+        address < start.saturating_add(size) && start < address.saturating_add(bytes as u64)
+    }
+
+    /// The position of an input, by its value.
+    pub(super) fn position(&self, value: usize) -> Option<usize> {
+        self.positions.get(&value).copied()
+    }
+
     /// How many sequences of regions of a device are replayed.
     pub(super) fn recordings(&self, memory: usize) -> usize {
         self.pieces.iter().filter(|piece| piece.of_device(memory).is_some_and(|queued| queued.is_recorded())).count()
@@ -283,9 +294,13 @@ impl State {
         why.map(str::to_owned).collect()
     }
 
-    /// Copies inputs that are not row-major or not aligned, and inputs that are outputs as well.
-    pub(super) fn stage(&mut self, entry: &Entry, inputs: &[TensorView<'_>]) -> Result<()> {
+    /// Copies inputs that are not row-major or not aligned, and inputs that are outputs as well; none that are on their device
+    /// already.
+    pub(super) fn stage(&mut self, entry: &Entry, inputs: &[TensorView<'_>], arrived: &[Option<u64>]) -> Result<()> {
         for (position, (port, input)) in entry.inputs.iter().zip(inputs).enumerate() {
+            if arrived.get(position).is_some_and(Option::is_some) {
+                continue;
+            }
             if self.plan.arenas[HOST].values[port.value].is_some() {
                 // SAFETY: the value's place in the arena is as large as the input, whose shape the plan was made for.
                 unsafe { copy(input, self.on_host_mut(port.value)) };
@@ -315,8 +330,8 @@ impl State {
         if self.plan.arenas[HOST].values[value].is_some() {
             return self.on_host(value);
         }
-        match self.positions.get(&value) {
-            Some(&position) => match &self.staging[position] {
+        match self.position(value) {
+            Some(position) => match &self.staging[position] {
                 Some(staged) if needs_staging(&given[position]) => staged.as_ptr(),
                 _ => given[position].as_ptr(),
             },

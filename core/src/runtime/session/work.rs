@@ -22,8 +22,22 @@ pub(super) enum Run {
     Full,
     /// All but sending inputs to devices and fetching outputs.
     Resident,
+    /// All but fetching outputs.
+    Kept,
     /// Fetching outputs.
     Outputs,
+}
+
+impl Run {
+    /// Whether inputs are sent to devices.
+    fn sends(self) -> bool {
+        matches!(self, Run::Full | Run::Kept)
+    }
+
+    /// Whether outputs are fetched.
+    fn fetches(self) -> bool {
+        matches!(self, Run::Full | Run::Outputs)
+    }
 }
 
 /// A [`Step`], with consecutive calls on one device joined.
@@ -130,6 +144,8 @@ pub(super) struct Worker<'a> {
     pub(super) constants: &'a HashMap<usize, Bytes>,
     pub(super) names: &'a [String],
     pub(super) queueing: Queueing,
+    /// Where inputs are that are on their device already.
+    pub(super) arrived: &'a [Option<u64>],
 }
 
 impl Worker<'_> {
@@ -153,7 +169,7 @@ impl Worker<'_> {
             self.read_times(run)?;
         }
         self.state.has_run |= run != Run::Outputs;
-        self.state.filled = Filled { inputs: true, outputs: run != Run::Resident || self.steps.outputs.is_empty() };
+        self.state.filled = Filled { inputs: true, outputs: run.fetches() || self.steps.outputs.is_empty() };
         Ok(())
     }
 
@@ -170,24 +186,22 @@ impl Worker<'_> {
 
     fn queue(&mut self, inputs: &[TensorView<'_>], run: Run) -> Result<()> {
         if run != Run::Outputs {
-            self.state.stage(self.entry, inputs)?;
+            self.state.stage(self.entry, inputs, self.arrived)?;
             self.compute(inputs, run)?;
         }
         let first = self.steps.crossings().count() - self.steps.outputs.len();
-        match run {
-            Run::Resident => Ok(()),
-            Run::Full | Run::Outputs => {
-                let outputs = self.steps.outputs.iter().enumerate();
-                outputs
-                    .map(|(index, crossing)| (first + index, *crossing))
-                    .try_for_each(|(index, crossing)| self.copy(index, crossing, &[]))
-            }
+        if !run.fetches() {
+            return Ok(());
         }
+        let outputs = self.steps.outputs.iter().enumerate();
+        outputs
+            .map(|(index, crossing)| (first + index, *crossing))
+            .try_for_each(|(index, crossing)| self.copy(index, crossing, &[]))
     }
 
     fn compute(&mut self, inputs: &[TensorView<'_>], run: Run) -> Result<()> {
         for (index, crossing) in self.steps.inputs.iter().enumerate() {
-            if run == Run::Full {
+            if run.sends() {
                 self.copy(index, *crossing, inputs)?;
             }
         }
@@ -229,6 +243,16 @@ impl Worker<'_> {
         result.map_err(|error| run_failed(loaded, error))
     }
 
+    /// Where an input is that is on its device already.
+    fn arrived(&self, value: usize) -> Option<u64> {
+        *self.arrived.get(self.state.position(value)?)?
+    }
+
+    /// Whether what crosses is in its place already.
+    fn is_in_place(&self, Crossing { value, from, to }: Crossing) -> bool {
+        from == HOST && self.arrived(value).is_some_and(|address| address == self.state.on_device(value, to))
+    }
+
     /// Queues the copy of that index.
     fn copy(&mut self, index: usize, crossing: Crossing, inputs: &[TensorView<'_>]) -> Result<()> {
         let Crossing { value, from, to } = crossing;
@@ -239,6 +263,10 @@ impl Worker<'_> {
         let memory = from.max(to);
         let device = &self.devices[memory - 1];
         let there = self.state.on_device(value, memory);
+        let arrived = self.arrived(value);
+        if self.is_in_place(crossing) {
+            return Ok(());
+        }
         let mut domain = device.domain();
         let timed = self.queueing == Queueing::Timed;
         if timed {
@@ -246,12 +274,12 @@ impl Worker<'_> {
         }
         // SAFETY: the value has a place of its size in both memories. What the host reads or writes stays as it is until
         // the queue is waited for: places in the arena are planned so, constants stay, and the caller's inputs stay until
-        // the run returns, which waits.
+        // the run returns, which waits. So does an input that is on the device already, and is not in the place of another one.
         let queued = timing(domain.as_mut(), timed.then_some(self.calls.len() + index), |domain| unsafe {
-            if from == HOST {
-                domain.upload(there, self.state.source(self.constants, value, inputs), bytes)
-            } else {
-                domain.download(self.state.on_host_mut(value), there, bytes)
+            match (from, arrived) {
+                (HOST, Some(address)) => domain.copy(there, address, bytes),
+                (HOST, None) => domain.upload(there, self.state.source(self.constants, value, inputs), bytes),
+                _ => domain.download(self.state.on_host_mut(value), there, bytes),
             }
         });
         drop(domain);
@@ -333,10 +361,11 @@ impl Worker<'_> {
         }
         let (total, inputs, outputs) = (self.state.copy_times.len(), self.steps.inputs.len(), self.steps.outputs.len());
         for (index, crossing) in self.steps.crossings().enumerate() {
-            let skipped = run == Run::Resident && (index < inputs || index >= total - outputs);
+            let skipped = if index < inputs { !run.sends() } else { index >= total - outputs && !run.fetches() };
+            let placed = index < inputs && self.is_in_place(*crossing);
             let empty = self.state.bytes(self.entry, crossing.value) == 0;
             let memory = crossing.from.max(crossing.to);
-            (self.state.copy_times[index], self.state.copy_starts[index]) = match skipped || empty {
+            (self.state.copy_times[index], self.state.copy_starts[index]) = match skipped || placed || empty {
                 true => (Duration::ZERO, None),
                 false => {
                     let number = self.calls.len() + index;
