@@ -4,6 +4,7 @@
 #[macro_use]
 extern crate byoc_tests_macros;
 
+mod devices;
 mod installed;
 
 use std::path::{Path, PathBuf};

@@ -95,6 +95,38 @@ typedef int32_t byoc_element;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// A device that a session uses.
+typedef struct {
+  // Its name, such as `cuda:0`. It stays as long as the session is open.
+  const char *name;
+  // DLPack's number of the kind of its memory: 2 for CUDA's, 12 for a device that has no number of its own.
+  int32_t device_type;
+  // Which device of that kind.
+  int32_t device_id;
+  // What its libraries call a context: for CUDA the device's primary one, a `CUcontext`. NULL where they have none.
+  void *context;
+  // The queue of the session's work: for CUDA a `CUstream`. NULL where there is only one.
+  void *queue;
+} byoc_device_info;
+
+// A tensor, row-major, in the memory of the host or of a device.
+typedef struct {
+  // The elements: an address of the host, or one of the device.
+  const void *data;
+  // Their bytes.
+  size_t bytes;
+  // The type of the elements, a `byoc_element`.
+  int32_t element;
+  // The number of dimensions.
+  int32_t rank;
+  // The size of each; may be NULL where there is none.
+  const int64_t *shape;
+  // DLPack's number of the kind of memory: 1 for the host's, 2 for CUDA's, 12 for a device that has no number of its own.
+  int32_t device_type;
+  // Which device of that kind.
+  int32_t device_id;
+} byoc_device_array;
+
 // How a session is opened. Set `struct_size` to `sizeof(byoc_options)` and everything else to 0, but for what is wished; later
 // versions add fields at the end.
 typedef struct {
@@ -160,6 +192,30 @@ extern "C" {
 
 // The version of the library, such as `0.1.0`.
 const char *byoc_version(void);
+
+// Writes how many devices a session uses to `count`.
+//
+// What must hold:
+// `count` is NULL, or can be written to.
+byoc_status byoc_device_count(uint64_t session, size_t *count);
+
+// Writes what device `index` of a session is to `device`. Its context and queue are good as long as the session is open.
+//
+// What must hold:
+// `device` is NULL, or can be written to.
+byoc_status byoc_device_at(uint64_t session,
+                           size_t index,
+                           byoc_device_info *device);
+
+// Writes to `tensor` where a device reads input `index` from in runs of the last run's shapes, with what it holds. A program may write there
+// between two runs by the device's own API, and give the tensor to `byoc_run_on_devices`. An error where no device reads it, and
+// before the first run.
+//
+// What must hold:
+// `tensor` is NULL, or can be written to.
+byoc_status byoc_device_input(uint64_t session,
+                              size_t index,
+                              byoc_device_array *tensor);
 
 // The code of the last error of this thread, such as `B701`; NULL where there was none. The text stays until the next error.
 const char *byoc_error_code(void);
@@ -247,13 +303,34 @@ byoc_status byoc_run(uint64_t session,
                      const byoc_array *inputs,
                      size_t count);
 
-// Writes output `index` of the last run to `array`. It is the session's memory: it stays until the session runs again or is closed.
+// Runs a session once, with tensors that may be in the memory of a device that the session uses (`byoc_device_at`), and leaves results where
+// they were computed: `byoc_device_result` tells where. An input that only the device reads is copied within it, and not at all
+// where it is at the address that `byoc_device_input` tells. A result of the run before may be an input.
+//
+// What must hold:
+// `inputs` is an array of `count` tensors, whose pointers point to as much as they say: those of the host to memory of the program, those of a
+// device to memory that it reaches in the context of `byoc_device_at`. All work that writes to them is done.
+byoc_status byoc_run_on_devices(uint64_t session,
+                                const byoc_device_array *inputs,
+                                size_t count);
+
+// Writes output `index` of the last run to `array`, on the host: what a device has is copied first. It is the session's memory: it stays until
+// the session runs again or is closed.
 //
 // What must hold:
 // `array` is NULL, or can be written to.
 byoc_status byoc_result(uint64_t session,
                         size_t index,
                         byoc_array *array);
+
+// Writes output `index` of the last run to `tensor`, where it was computed: in the memory of a device or of the host. It is the session's
+// memory: it stays until the session runs again or is closed. All work on it is done.
+//
+// What must hold:
+// `tensor` is NULL, or can be written to.
+byoc_status byoc_device_result(uint64_t session,
+                               size_t index,
+                               byoc_device_array *tensor);
 
 #ifdef __cplusplus
 }  // extern "C"

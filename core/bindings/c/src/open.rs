@@ -11,9 +11,10 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use bytes::Bytes;
 use memmap2::MmapMut;
 
+use crate::device::Device;
 use crate::error::{byoc_status, status};
 use crate::port::{Port, write};
-use crate::sessions::{self, Open, Running};
+use crate::sessions::{self, Open, Output, Running};
 use crate::text::{list, null, optional, required};
 
 /// How a session is opened. Set `struct_size` to `sizeof(byoc_options)` and everything else to 0, but for what is wished; later
@@ -110,10 +111,11 @@ impl byoc_options {
 fn number(session: Session) -> Result<u64> {
     let ports = |infos: Vec<_>| infos.iter().map(Port::of).collect::<Result<Vec<_>>>();
     let (inputs, outputs) = (ports(session.inputs())?, ports(session.outputs())?);
-    let copies = vec![Vec::new(); outputs.len()];
+    let devices = Device::of(&session);
     let variant = session.variant().and_then(|name| CString::new(name).ok());
-    let running = Mutex::new(Running { session, copies, given: Vec::new() });
-    Ok(sessions::add(Open { inputs, outputs, variant, running }))
+    let none = vec![Output::default(); outputs.len()];
+    let running = Mutex::new(Running { session, outputs: none, fetched: false, given: Vec::new() });
+    Ok(sessions::add(Open { inputs, outputs, variant, devices, running }))
 }
 
 /// Opens the artifact at `path` and writes the number of the session to `session`. The file is mapped: constants are not copied.

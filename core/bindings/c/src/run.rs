@@ -1,64 +1,15 @@
 //! Runs, with tensors of the caller's and results of the session's.
 
 use std::borrow::Cow;
-use std::ffi::c_void;
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_plugin_api::{DType, TensorView, contiguous_strides};
+use byoc_core::runtime::Input;
 
 use crate::error::{byoc_status, status};
-use crate::port::{dtype, number, write};
-use crate::sessions::{self, Running};
+use crate::port::write;
+use crate::sessions::{self, Open, Output, Running};
+use crate::tensor::{Elements, Given, byoc_array, byoc_device_array, element, rank};
 use crate::text::null;
-
-/// A tensor, row-major, in the byte order of x86.
-#[repr(C)]
-pub struct byoc_array {
-    /// The elements.
-    pub data: *const c_void,
-    /// Their bytes.
-    pub bytes: usize,
-    /// The type of the elements, a `byoc_element`.
-    pub element: i32,
-    /// The number of dimensions.
-    pub rank: i32,
-    /// The size of each; may be NULL where there is none.
-    pub shape: *const i64,
-}
-
-/// A tensor of the caller's that was looked at.
-struct Input<'a> {
-    data: Cow<'a, [u8]>,
-    dtype: DType,
-    shape: &'a [i64],
-    strides: Vec<i64>,
-}
-
-impl Input<'_> {
-    /// # Safety
-    /// The tensor's pointers are NULL or point to as much as it says.
-    unsafe fn read(tensor: &byoc_array, index: usize) -> Result<Input<'_>> {
-        let bad = |what: String| Diagnostic::new(Code::BadInput, format!("input {index}: {what}"));
-        let dtype = dtype(tensor.element).map_err(|error| error.within(format!("input {index}")))?;
-        let rank = usize::try_from(tensor.rank).map_err(|_| bad(format!("the rank is {}", tensor.rank)))?;
-        if rank > 0 && tensor.shape.is_null() || tensor.bytes > 0 && tensor.data.is_null() {
-            return Err(null(&format!("input {index}: {}", if tensor.data.is_null() { "data" } else { "shape" })));
-        }
-        // SAFETY: the caller says so, and nothing is read where there is nothing.
-        let (data, shape) = unsafe {
-            (
-                if tensor.bytes == 0 { &[][..] } else { std::slice::from_raw_parts(tensor.data.cast(), tensor.bytes) },
-                if rank == 0 { &[][..] } else { std::slice::from_raw_parts(tensor.shape, rank) },
-            )
-        };
-        Ok(Input { data: Cow::Borrowed(data), dtype, shape, strides: contiguous_strides(shape) })
-    }
-
-    fn view(&self) -> Result<TensorView<'_>> {
-        TensorView::from_bytes(&self.data, self.dtype, self.shape, &self.strides)
-            .map_err(|error| Diagnostic::new(Code::BadInput, error.message))
-    }
-}
 
 /// Runs a session once, with a tensor for each of its inputs, in their order. They are read where they lie; a result of the run before
 /// may be one of them.
@@ -69,21 +20,64 @@ impl Input<'_> {
 pub unsafe extern "C" fn byoc_run(session: u64, inputs: *const byoc_array, count: usize) -> byoc_status {
     status(|| {
         let open = sessions::find(session)?;
-        if count != open.inputs.len() {
-            let message = format!("{count} inputs are given, the entry takes {}", open.inputs.len());
-            return Err(Diagnostic::new(Code::BadInput, message));
-        }
-        if count > 0 && inputs.is_null() {
-            return Err(null("inputs"));
-        }
         // SAFETY: as for this function.
-        let inputs = (0..count).map(|index| unsafe { Input::read(&*inputs.add(index), index) });
-        let mut inputs = inputs.collect::<Result<Vec<_>>>()?;
-        open.lock()?.run(&mut inputs)
+        let tensors: Vec<_> = unsafe { list(&open, inputs, count)? }.iter().map(byoc_device_array::of_host).collect();
+        // SAFETY: as for this function; nothing is on a device.
+        unsafe { run(&open, &tensors, false) }
     })
 }
 
-/// Writes output `index` of the last run to `array`. It is the session's memory: it stays until the session runs again or is closed.
+/// Runs a session once, with tensors that may be in the memory of a device that the session uses (`byoc_device_at`), and leaves results where
+/// they were computed: `byoc_device_result` tells where. An input that only the device reads is copied within it, and not at all
+/// where it is at the address that `byoc_device_input` tells. A result of the run before may be an input.
+///
+/// # Safety
+/// `inputs` is an array of `count` tensors, whose pointers point to as much as they say: those of the host to memory of the program, those of a
+/// device to memory that it reaches in the context of `byoc_device_at`. All work that writes to them is done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn byoc_run_on_devices(
+    session: u64,
+    inputs: *const byoc_device_array,
+    count: usize,
+) -> byoc_status {
+    status(|| {
+        let open = sessions::find(session)?;
+        // SAFETY: as for this function.
+        unsafe { run(&open, list(&open, inputs, count)?, true) }
+    })
+}
+
+/// The inputs, of which there have to be as many as the entry takes.
+///
+/// # Safety
+/// `inputs` is NULL, or an array of `count` tensors.
+unsafe fn list<'a, T>(open: &Open, inputs: *const T, count: usize) -> Result<&'a [T]> {
+    if count != open.inputs.len() {
+        let message = format!("{count} inputs are given, the entry takes {}", open.inputs.len());
+        return Err(Diagnostic::new(Code::BadInput, message));
+    }
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if inputs.is_null() {
+        return Err(null("inputs"));
+    }
+    // SAFETY: as for this function.
+    Ok(unsafe { std::slice::from_raw_parts(inputs, count) })
+}
+
+/// # Safety
+/// As for [`byoc_run_on_devices`].
+unsafe fn run(open: &Open, inputs: &[byoc_device_array], keep: bool) -> Result<()> {
+    // SAFETY: as for this function.
+    let given = inputs.iter().enumerate().map(|(index, tensor)| unsafe { Given::read(tensor, index) });
+    let mut given = given.collect::<Result<Vec<_>>>()?;
+    // SAFETY: as for this function.
+    unsafe { open.lock()?.run(&mut given, keep) }
+}
+
+/// Writes output `index` of the last run to `array`, on the host: what a device has is copied first. It is the session's memory: it stays until
+/// the session runs again or is closed.
 ///
 /// # Safety
 /// `array` is NULL, or can be written to.
@@ -91,47 +85,110 @@ pub unsafe extern "C" fn byoc_run(session: u64, inputs: *const byoc_array, count
 pub unsafe extern "C" fn byoc_result(session: u64, index: usize, array: *mut byoc_array) -> byoc_status {
     status(|| {
         let open = sessions::find(session)?;
-        if index >= open.outputs.len() {
-            let message = format!("{index} is asked for, and the entry has {} outputs", open.outputs.len());
-            return Err(Diagnostic::new(Code::Usage, message));
-        }
+        check_output(&open, index)?;
         let found = open.lock()?.result(index)?;
         // SAFETY: as for this function.
         unsafe { write(array, found) }
     })
 }
 
+/// Writes output `index` of the last run to `tensor`, where it was computed: in the memory of a device or of the host. It is the session's
+/// memory: it stays until the session runs again or is closed. All work on it is done.
+///
+/// # Safety
+/// `tensor` is NULL, or can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn byoc_device_result(session: u64, index: usize, tensor: *mut byoc_device_array) -> byoc_status {
+    status(|| {
+        let open = sessions::find(session)?;
+        check_output(&open, index)?;
+        let found = open.lock()?.device_result(index)?;
+        // SAFETY: as for this function.
+        unsafe { write(tensor, found) }
+    })
+}
+
+fn check_output(open: &Open, index: usize) -> Result<()> {
+    check(index, open.outputs.len(), "outputs")
+}
+
+/// Errors where there is no input of that index.
+pub(crate) fn check_input(open: &Open, index: usize) -> Result<()> {
+    check(index, open.inputs.len(), "inputs")
+}
+
+fn check(index: usize, count: usize, kind: &str) -> Result<()> {
+    if index < count {
+        return Ok(());
+    }
+    Err(Diagnostic::new(Code::Usage, format!("{index} is asked for, and the entry has {count} {kind}")))
+}
+
 impl Running {
-    fn run(&mut self, inputs: &mut [Input<'_>]) -> Result<()> {
-        let Running { session, copies, given } = self;
+    /// # Safety
+    /// As for [`byoc_run_on_devices`].
+    unsafe fn run(&mut self, inputs: &mut [Given<'_>], keep: bool) -> Result<()> {
         // A run writes where the results of the last one are, while it may still read its inputs.
         for input in inputs.iter_mut() {
-            let (start, end) = (input.data.as_ptr().addr(), input.data.as_ptr().addr() + input.data.len());
-            if given.iter().any(|range| start < range.end && range.start < end) {
-                input.data = Cow::Owned(input.data.to_vec());
+            let Elements::Host(data) = &mut input.data else { continue };
+            let (start, end) = (data.as_ptr().addr(), data.as_ptr().addr() + data.len());
+            if self.given.iter().any(|range| start < range.end && range.start < end) {
+                *data = Cow::Owned(data.to_vec());
             }
         }
-        let views = inputs.iter().map(Input::view).collect::<Result<Vec<_>>>()?;
-        given.clear();
-        session.run(&views)?;
-        for (index, copy) in copies.iter_mut().enumerate() {
-            let view = session.output(index)?;
-            copy.clear();
-            match view.as_bytes() {
-                Some(bytes) => given.push(bytes.as_ptr().addr()..bytes.as_ptr().addr() + bytes.len()),
-                None => view.for_each_element(|element| copy.extend_from_slice(element)),
-            }
-            given.push(copy.as_ptr().addr()..copy.as_ptr().addr() + copy.len());
+        let inputs = inputs.iter().map(|input| input.input()).collect::<Result<Vec<_>>>()?;
+        self.given.clear();
+        self.outputs.iter_mut().for_each(|output| *output = Output::default());
+        self.fetched = !keep;
+        if keep {
+            // SAFETY: as for this function.
+            return unsafe { self.session.run_on_devices(&inputs) };
         }
+        let views = inputs.iter().filter_map(|input| match *input {
+            Input::Host(view) => Some(view),
+            Input::Device(_) => None,
+        });
+        self.session.run(&views.collect::<Vec<_>>())?;
+        (0..self.outputs.len()).try_for_each(|index| self.bring(index))
+    }
+
+    /// Has an output on the host, as C has arrays.
+    fn bring(&mut self, index: usize) -> Result<()> {
+        let Running { session, outputs, given, fetched } = self;
+        if outputs[index].is_there {
+            return Ok(());
+        }
+        if !*fetched && session.device_output(index)?.is_some() {
+            session.fetch()?;
+            *fetched = true;
+        }
+        let (view, output) = (session.output(index)?, &mut outputs[index]);
+        let mut copy = Vec::new();
+        let bytes = match view.as_bytes() {
+            Some(bytes) => bytes,
+            None => {
+                view.for_each_element(|element| copy.extend_from_slice(element));
+                copy.as_slice()
+            }
+        };
+        given.push(bytes.as_ptr().addr()..bytes.as_ptr().addr() + bytes.len());
+        *output = Output { is_there: true, copy };
         Ok(())
     }
 
-    /// Only looks: other threads may be reading the same result.
-    fn result(&self, index: usize) -> Result<byoc_array> {
+    /// Only looks where the output is on the host: other threads may be reading it.
+    fn result(&mut self, index: usize) -> Result<byoc_array> {
+        self.bring(index)?;
         let view = self.session.output(index)?;
-        let bytes = view.as_bytes().unwrap_or(&self.copies[index]);
-        let rank = i32::try_from(view.shape().len()).unwrap_or(i32::MAX);
-        let element = number(view.dtype()).ok_or_else(|| Diagnostic::new(Code::RunFailed, "an output is of texts"))?;
+        let bytes = view.as_bytes().unwrap_or(&self.outputs[index].copy);
+        let (element, rank) = (element(view.dtype())?, rank(view.shape()));
         Ok(byoc_array { data: bytes.as_ptr().cast(), bytes: bytes.len(), element, rank, shape: view.shape().as_ptr() })
+    }
+
+    fn device_result(&mut self, index: usize) -> Result<byoc_device_array> {
+        match self.session.device_output(index)? {
+            Some(array) => byoc_device_array::of_device(&array),
+            None => self.result(index).map(|array| byoc_device_array::of_host(&array)),
+        }
     }
 }

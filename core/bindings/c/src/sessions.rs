@@ -9,6 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::runtime::Session;
 
+use crate::device::Device;
 use crate::port::Port;
 
 /// An open session.
@@ -19,6 +20,8 @@ pub(crate) struct Open {
     pub(crate) outputs: Vec<Port>,
     /// The variant that it is, of a file that has some.
     pub(crate) variant: Option<CString>,
+    /// The devices that it uses.
+    pub(crate) devices: Vec<Device>,
     /// What runs.
     pub(crate) running: Mutex<Running>,
 }
@@ -27,10 +30,21 @@ pub(crate) struct Open {
 pub(crate) struct Running {
     /// The entry.
     pub(crate) session: Session,
-    /// Copies of outputs of the last run that do not lie as C has them.
-    pub(crate) copies: Vec<Vec<u8>>,
+    /// What is known of each output of the last run.
+    pub(crate) outputs: Vec<Output>,
+    /// Whether outputs of devices are on the host, too.
+    pub(crate) fetched: bool,
     /// Where the elements of the last run's outputs lie, as addresses: what a program may give back as an input.
     pub(crate) given: Vec<Range<usize>>,
+}
+
+/// An output of the last run.
+#[derive(Clone, Default)]
+pub(crate) struct Output {
+    /// Whether it was looked at.
+    pub(crate) is_there: bool,
+    /// A copy, where it does not lie as C has it.
+    pub(crate) copy: Vec<u8>,
 }
 
 static OPEN: LazyLock<RwLock<HashMap<u64, Arc<Open>>>> = LazyLock::new(RwLock::default);

@@ -120,6 +120,7 @@ impl OpenOptions {
     }
 
     /// The options. Errors where one is not about the machine that runs an artifact.
+    #[cfg(feature = "compiler")]
     pub(crate) fn options_of_running(&self, registry: &Registry) -> Result<Settings> {
         of_running(registry, &self.named_settings()?)
     }

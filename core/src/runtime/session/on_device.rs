@@ -5,6 +5,7 @@ use byoc_plugin_api::{DType, DomainHandles, TensorView};
 
 use super::Session;
 use super::held::Held;
+use super::state::State;
 use super::work::Run;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::runtime::device::DeviceName;
@@ -52,7 +53,7 @@ impl Session {
     /// As [`Session::run`], with inputs that may be in the memory of a device that this session uses, and outputs that stay on the
     /// device that computed them: [`Session::device_output`] tells where, and [`Session::fetch`] copies them to the host. An input
     /// that only regions on its device read is copied within the device, and not at all where it is at the address that the session
-    /// reads it from ([`Session::address`]); others go over the host.
+    /// reads it from ([`Session::device_input`]); others go over the host.
     ///
     /// An output of the last run may be an input. In an entry with sizes that are known only at run time all goes over the host.
     ///
@@ -94,7 +95,8 @@ impl Session {
         })
     }
 
-    /// Where a device has computed an output of the last run; `None` where only the host has it. Errors when there was no run.
+    /// Where an output of the last run is on the device that computed it; `None` where the host has it: it was computed there, or a
+    /// region there has read it. Errors when there was no run.
     pub fn device_output(&self, index: usize) -> Result<Option<DeviceArray<'_>>> {
         if self.later.is_some() {
             return self.output_here(index).map(|_| None);
@@ -102,12 +104,27 @@ impl Session {
         let port = self.output_port(index)?;
         let state = self.finished()?;
         let crossing = self.steps.outputs.iter().find(|crossing| crossing.value == port.value);
-        Ok(crossing.map(|crossing| DeviceArray {
-            device: self.devices[crossing.from - 1].handles().device,
-            address: state.on_device(port.value, crossing.from),
-            dtype: self.entry.values[port.value].dtype,
-            shape: &state.plan.shapes[port.value],
-        }))
+        Ok(crossing.map(|crossing| self.device_array(state, port.value, crossing.from)))
+    }
+
+    /// Where a device reads an input from in runs with inputs of the shapes of the last run. `None` where none does, and before the
+    /// first run. What is given at that address to [`Session::run_on_devices`] is not copied.
+    pub fn device_input(&self, index: usize) -> Option<DeviceArray<'_>> {
+        if self.later.is_some() {
+            return None;
+        }
+        let (state, value) = (self.state.as_ref()?, self.entry.inputs.get(index)?.value);
+        let memory = (1..=self.devices.len()).find(|&memory| state.is_on(value, memory))?;
+        Some(self.device_array(state, value, memory))
+    }
+
+    fn device_array<'a>(&'a self, state: &'a State, value: usize, memory: usize) -> DeviceArray<'a> {
+        DeviceArray {
+            device: self.devices[memory - 1].handles().device,
+            address: state.on_device(value, memory),
+            dtype: self.entry.values[value].dtype,
+            shape: &state.plan.shapes[value],
+        }
     }
 
     /// The devices that the entry uses, with what programs need for calls of the device's own API. The handles are good as long as the
