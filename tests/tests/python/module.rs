@@ -9,6 +9,7 @@ use crate::{python, with_module};
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("tests_in_python_pass", tests_in_python_pass),
+        trial("tensors_stay_on_devices", tensors_stay_on_devices),
         trial("cases_of_onnx_pass_by_its_runner", cases_of_onnx_pass_by_its_runner),
         trial("types_are_those_of_the_module", types_are_those_of_the_module),
         trial("pages_show_what_runs", pages_show_what_runs),
@@ -26,6 +27,24 @@ fn tests_in_python_pass() -> Needed<()> {
         .env("BYOC_DEVICE_PLUGIN", places::plugin("simdev"));
     let output = command.output().expect("Python runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// On the simulated device, and on that of stand-ins for CUDA, whose memory is the host's.
+fn tensors_stay_on_devices() -> Needed<()> {
+    let cuda = byoc_nvidia_standins::both().to_str().expect("a plain path");
+    for (backend, device, number, shared) in [("simdev", "sim:0", "12", "0"), ("cublas", "cuda:0", "2", "1")] {
+        let folder = places::temporary();
+        let mut command = python(folder.path())?;
+        command
+            .args(["-W", "error::ResourceWarning", "-m", "unittest", "test_devices"])
+            .current_dir(places::checkout().join("core/bindings/python/tests"))
+            .env("BYOC_DEVICE_PLUGIN", places::plugin(backend))
+            .envs([("BYOC_DEVICE_BACKEND", backend), ("BYOC_DEVICE", device), ("BYOC_DEVICE_TYPE", number)])
+            .envs([("BYOC_DEVICE_SHARED", shared), ("BYOC_CUDA_PATH", cuda)]);
+        let output = command.output().expect("Python runs");
+        assert!(output.status.success(), "{backend}: {}", String::from_utf8_lossy(&output.stderr));
+    }
     Ok(())
 }
 

@@ -1,14 +1,12 @@
 //! The devices that a session uses.
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{c_char, c_void};
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_core::runtime::Session;
 use byoc_plugin_api::DomainHandles;
 
 use crate::error::{byoc_status, status};
-use crate::port::write;
-use crate::run::check_input;
+use crate::port::{check, write};
 use crate::sessions;
 use crate::tensor::byoc_device_array;
 
@@ -25,21 +23,6 @@ pub struct byoc_device_info {
     pub context: *mut c_void,
     /// The queue of the session's work: for CUDA a `CUstream`. NULL where there is only one.
     pub queue: *mut c_void,
-}
-
-/// A device, as C gets it.
-pub(crate) struct Device {
-    name: CString,
-    handles: DomainHandles,
-}
-
-impl Device {
-    /// The devices of a session.
-    pub(crate) fn of(session: &Session) -> Vec<Device> {
-        let text = |name: String| CString::new(name.replace('\0', "?")).unwrap_or_default();
-        let handles = session.device_handles().into_iter();
-        handles.map(|(name, handles)| Device { name: text(name.to_string()), handles }).collect()
-    }
 }
 
 /// Writes how many devices a session uses to `count`.
@@ -60,7 +43,7 @@ pub unsafe extern "C" fn byoc_device_count(session: u64, count: *mut usize) -> b
 pub unsafe extern "C" fn byoc_device_at(session: u64, index: usize, device: *mut byoc_device_info) -> byoc_status {
     status(|| {
         let open = sessions::find(session)?;
-        let Some(Device { name, handles }) = open.devices.get(index) else {
+        let Some((name, handles)) = open.devices.get(index) else {
             let message = format!("{index} is asked for, and the session uses {} devices", open.devices.len());
             return Err(Diagnostic::new(Code::Usage, message));
         };
@@ -81,7 +64,7 @@ pub unsafe extern "C" fn byoc_device_at(session: u64, index: usize, device: *mut
 pub unsafe extern "C" fn byoc_device_input(session: u64, index: usize, tensor: *mut byoc_device_array) -> byoc_status {
     status(|| {
         let open = sessions::find(session)?;
-        check_input(&open, index)?;
+        check(index, open.inputs.len(), "inputs")?;
         let running = open.lock()?;
         let place: Result<_> = running.session.device_input(index).ok_or_else(|| {
             let error = Diagnostic::new(Code::RunFailed, format!("input {index} has no place on a device"));

@@ -11,7 +11,6 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use bytes::Bytes;
 use memmap2::MmapMut;
 
-use crate::device::Device;
 use crate::error::{byoc_status, status};
 use crate::port::{Port, write};
 use crate::sessions::{self, Open, Output, Running};
@@ -111,7 +110,9 @@ impl byoc_options {
 fn number(session: Session) -> Result<u64> {
     let ports = |infos: Vec<_>| infos.iter().map(Port::of).collect::<Result<Vec<_>>>();
     let (inputs, outputs) = (ports(session.inputs())?, ports(session.outputs())?);
-    let devices = Device::of(&session);
+    let text = |name: String| CString::new(name.replace('\0', "?")).unwrap_or_default();
+    let devices = session.device_handles().into_iter();
+    let devices = devices.map(|(name, handles)| (text(name.to_string()), handles)).collect();
     let variant = session.variant().and_then(|name| CString::new(name).ok());
     let none = vec![Output::default(); outputs.len()];
     let running = Mutex::new(Running { session, outputs: none, fetched: false, given: Vec::new() });

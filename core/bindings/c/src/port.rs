@@ -156,13 +156,19 @@ pub unsafe extern "C" fn byoc_output_port(session: u64, index: usize, port: *mut
 
 fn told(open: &Open, is_input: bool, index: usize) -> Result<byoc_port> {
     let (ports, kind) = if is_input { (&open.inputs, "inputs") } else { (&open.outputs, "outputs") };
-    let Some(port) = ports.get(index) else {
-        let message = format!("{index} is asked for, and the entry has {} {kind}", ports.len());
-        return Err(Diagnostic::new(Code::Usage, message));
-    };
+    check(index, ports.len(), kind)?;
+    let port = &ports[index];
     // A tensor of more dimensions than that is not loaded.
     let rank = i32::try_from(port.shape.len()).unwrap_or(i32::MAX);
     Ok(byoc_port { name: port.name.as_ptr(), element: port.element, rank, shape: port.shape.as_ptr() })
+}
+
+/// Errors where there is no such input or output.
+pub(crate) fn check(index: usize, count: usize, kind: &str) -> Result<()> {
+    if index < count {
+        return Ok(());
+    }
+    Err(Diagnostic::new(Code::Usage, format!("{index} is asked for, and the entry has {count} {kind}")))
 }
 
 /// Writes a result. Errors for NULL.

@@ -6,7 +6,7 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::runtime::Input;
 
 use crate::error::{byoc_status, status};
-use crate::port::write;
+use crate::port::{check, write};
 use crate::sessions::{self, Open, Output, Running};
 use crate::tensor::{Elements, Given, byoc_array, byoc_device_array, element, rank};
 use crate::text::null;
@@ -85,7 +85,7 @@ unsafe fn run(open: &Open, inputs: &[byoc_device_array], keep: bool) -> Result<(
 pub unsafe extern "C" fn byoc_result(session: u64, index: usize, array: *mut byoc_array) -> byoc_status {
     status(|| {
         let open = sessions::find(session)?;
-        check_output(&open, index)?;
+        check(index, open.outputs.len(), "outputs")?;
         let found = open.lock()?.result(index)?;
         // SAFETY: as for this function.
         unsafe { write(array, found) }
@@ -101,27 +101,11 @@ pub unsafe extern "C" fn byoc_result(session: u64, index: usize, array: *mut byo
 pub unsafe extern "C" fn byoc_device_result(session: u64, index: usize, tensor: *mut byoc_device_array) -> byoc_status {
     status(|| {
         let open = sessions::find(session)?;
-        check_output(&open, index)?;
+        check(index, open.outputs.len(), "outputs")?;
         let found = open.lock()?.device_result(index)?;
         // SAFETY: as for this function.
         unsafe { write(tensor, found) }
     })
-}
-
-fn check_output(open: &Open, index: usize) -> Result<()> {
-    check(index, open.outputs.len(), "outputs")
-}
-
-/// Errors where there is no input of that index.
-pub(crate) fn check_input(open: &Open, index: usize) -> Result<()> {
-    check(index, open.inputs.len(), "inputs")
-}
-
-fn check(index: usize, count: usize, kind: &str) -> Result<()> {
-    if index < count {
-        return Ok(());
-    }
-    Err(Diagnostic::new(Code::Usage, format!("{index} is asked for, and the entry has {count} {kind}")))
 }
 
 impl Running {

@@ -8,8 +8,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::runtime::Session;
+use byoc_plugin_api::DomainHandles;
 
-use crate::device::Device;
 use crate::port::Port;
 
 /// An open session.
@@ -20,8 +20,8 @@ pub(crate) struct Open {
     pub(crate) outputs: Vec<Port>,
     /// The variant that it is, of a file that has some.
     pub(crate) variant: Option<CString>,
-    /// The devices that it uses.
-    pub(crate) devices: Vec<Device>,
+    /// The names and the handles of the devices that it uses.
+    pub(crate) devices: Vec<(CString, DomainHandles)>,
     /// What runs.
     pub(crate) running: Mutex<Running>,
 }

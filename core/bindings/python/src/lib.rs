@@ -3,6 +3,8 @@
 
 mod array;
 mod compile;
+mod device;
+mod dlpack;
 mod error;
 mod out;
 mod places;
@@ -16,6 +18,7 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<session::Session>()?;
+    module.add_class::<device::DeviceArray>()?;
     module.add_function(wrap_pyfunction!(compile::compile, module)?)?;
     module.add_function(wrap_pyfunction!(compile::explain, module)?)?;
     module.add_function(wrap_pyfunction!(compile::inspect, module)?)?;

@@ -9,7 +9,7 @@ use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use crate::array::{self, Value};
+use crate::array;
 use crate::error::bad_input;
 
 /// An array in the order of C that can be written to. It is kept as long as this.
@@ -92,21 +92,16 @@ fn target<'py>(port: &PortInfo, value: &Bound<'py, PyAny>) -> PyResult<Target<'p
     Ok(Target { array: array.clone(), dtype, shape, length })
 }
 
-/// Errors where a target shares memory with another one or with an input.
+/// Errors where a target shares memory with another one or with an input, of which names and addresses are given.
 pub(crate) fn check_overlaps(
     py: Python<'_>,
-    inputs: (&[PortInfo], &[Value<'_>]),
+    inputs: Vec<(&str, Range<usize>)>,
     outputs: (&[PortInfo], &[Option<Target<'_>>]),
 ) -> PyResult<()> {
     if outputs.1.is_empty() {
         return Ok(());
     }
-    let mut known: Vec<(&str, &str, Range<usize>)> = Vec::new();
-    for (port, value) in inputs.0.iter().zip(inputs.1) {
-        if let Value::Array(array) = value {
-            known.push(("input", &port.name, array.range()));
-        }
-    }
+    let mut known: Vec<_> = inputs.into_iter().map(|(name, range)| ("input", name, range)).collect();
     for (port, target) in outputs.0.iter().zip(outputs.1) {
         let Some(range) = target.as_ref().map(Target::range) else { continue };
         let shared = known.iter().find(|(_, _, other)| range.start < other.end && other.start < range.end);

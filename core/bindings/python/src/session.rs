@@ -1,5 +1,6 @@
 //! A loaded entry, which Python calls with arrays.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -8,9 +9,10 @@ use byoc_core::compile::Observer;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::file_kind::FileKind;
 use byoc_core::runtime::Session as Loaded;
-use byoc_core::runtime::{ListView, PassedOver, PortInfo};
+use byoc_core::runtime::{Input, ListView, OutputBuffer, PassedOver, PortInfo};
 use byoc_plugin_api::{DType, Dim, Handle, TensorView};
 use byoc_tools::lists::{Given, Handles};
+use numpy::PyUntypedArray;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::{MutexExt, PyOnceLock};
@@ -18,6 +20,7 @@ use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
 use crate::array::{self, Value};
 use crate::compile::{Models, Watcher};
+use crate::device::{DeviceArray, OnDeviceInput, Used};
 use crate::error::{bad_input, raised};
 use crate::out::{self, Target};
 use crate::places::Places;
@@ -30,20 +33,58 @@ pub(crate) struct Session {
     outputs: Vec<PortInfo>,
     variant: Option<String>,
     passed_over: Vec<PassedOver>,
+    pub(crate) devices: Vec<Used>,
     timed: bool,
 }
 
-struct State {
+pub(crate) struct State {
     loaded: Loaded,
     /// Shared with each array that refers to the memory of the last run.
     lent: Arc<()>,
+    /// How often it has run.
+    pub(crate) runs: u64,
+    /// Whether outputs of devices are on the host, too.
+    fetched: bool,
+}
+
+/// The value of an input, and where it is.
+enum Placed<'py> {
+    OnHost(Value<'py>),
+    OnDevice(OnDeviceInput<'py>),
+}
+
+impl<'py> Placed<'py> {
+    fn of(session: &Bound<'py, Session>, port: &PortInfo, value: &Bound<'py, PyAny>) -> PyResult<Placed<'py>> {
+        // Arrays of NumPy, which are most, need not be asked.
+        if port.list.is_none()
+            && !value.is_instance_of::<PyUntypedArray>()
+            && let Some(input) = OnDeviceInput::of(session, &port.name, value)?
+        {
+            return Ok(Placed::OnDevice(input));
+        }
+        array::given(port, value).map(Placed::OnHost)
+    }
+
+    /// The addresses of its memory, where it is the caller's and on the host.
+    fn range(&self) -> Option<Range<usize>> {
+        match self {
+            Placed::OnHost(Value::Array(array)) => Some(array.range()),
+            _ => None,
+        }
+    }
 }
 
 /// What keeps the memory of a run that arrays refer to: the session, which will not run while this lives.
 #[pyclass(frozen, module = "byoc._native")]
-struct Lender {
+pub(crate) struct Lender {
     _session: Py<Session>,
     _lent: Arc<()>,
+}
+
+impl Lender {
+    pub(crate) fn new<'py>(session: &Bound<'py, Session>, state: &State) -> PyResult<Bound<'py, Lender>> {
+        Bound::new(session.py(), Lender { _session: session.clone().unbind(), _lent: Arc::clone(&state.lent) })
+    }
 }
 
 /// How to load, as keyword arguments give it.
@@ -99,8 +140,9 @@ impl Session {
         watcher.warn(py)?;
         let (inputs, outputs) = (loaded.inputs(), loaded.outputs());
         let (variant, passed_over) = (loaded.variant().map(str::to_owned), loaded.passed_over().to_vec());
-        let state = Mutex::new(State { loaded, lent: Arc::new(()) });
-        Ok(Session { state, inputs, outputs, variant, passed_over, timed })
+        let devices = loaded.device_handles().into_iter().map(Used::new).collect();
+        let state = Mutex::new(State { loaded, lent: Arc::new(()), runs: 0, fetched: false });
+        Ok(Session { state, inputs, outputs, variant, passed_over, devices, timed })
     }
 
     /// The variant that was loaded.
@@ -140,21 +182,29 @@ impl Session {
     }
 
     /// Runs once. `inputs` has a value for each input by its name, or in their order. `copy=False` returns memory of the session's;
-    /// `out` has arrays that outputs are written to, by name or in their order.
-    #[pyo3(signature = (inputs, *, copy = true, out = None))]
+    /// `out` has arrays that outputs are written to, by name or in their order. `on_device=True` leaves outputs on the device that computed
+    /// them.
+    #[pyo3(signature = (inputs, *, copy = true, out = None, on_device = false))]
     fn run<'py>(
         slf: &Bound<'py, Self>,
         inputs: &Bound<'py, PyAny>,
         copy: bool,
         out: Option<&Bound<'py, PyAny>>,
+        on_device: bool,
     ) -> PyResult<Bound<'py, PyDict>> {
         let (py, own) = (slf.py(), slf.get());
-        let values = own.values(inputs)?;
+        let values = Session::values(slf, inputs)?;
+        if out.is_some() && (on_device || values.iter().any(|value| matches!(value, Placed::OnDevice(_)))) {
+            let message = "out is for runs on the host: it cannot be given with on_device=True or inputs on a device";
+            return Err(PyTypeError::new_err(message));
+        }
         let mut targets = match out {
             Some(out) => out::targets(&own.outputs, out)?,
             None => Vec::new(),
         };
-        out::check_overlaps(py, (&own.inputs, &values), (&own.outputs, &targets))?;
+        let ranges =
+            own.inputs.iter().zip(&values).filter_map(|(port, value)| Some((port.name.as_str(), value.range()?)));
+        out::check_overlaps(py, ranges.collect(), (&own.outputs, &targets))?;
         // While another thread runs the session, the interpreter's lock is free.
         let mut state = own.state(py)?;
         if Arc::strong_count(&state.lent) > 1 {
@@ -166,45 +216,86 @@ impl Session {
         state.loaded.forget_lists();
         let handles = values.iter().map(|value| give(value, &mut state.loaded)).collect::<Result<Vec<_>>>();
         let handles = handles.map_err(|error| raised(py, error))?;
-        let views: Vec<_> = values
-            .iter()
-            .zip(&handles)
-            .map(|(value, handles)| view(value, handles))
-            .collect::<Result<_>>()
-            .map_err(|error| raised(py, error))?;
-        let loaded = &mut state.loaded;
+        let runs = state.runs;
+        let input = |(value, handles)| input(py, value, handles, runs);
+        let inputs = values.iter().zip(&handles).map(input).collect::<PyResult<Vec<_>>>()?;
         let mut buffers: Vec<_> = targets.iter_mut().map(|target| target.as_mut().map(Target::buffer)).collect();
-        let run = || if buffers.is_empty() { loaded.run(&views) } else { loaded.run_into(&views, &mut buffers) };
-        py.detach(run).map_err(|error| raised(py, error))?;
-        let lender = match copy {
-            true => None,
-            false => Some(Bound::new(py, Lender { _session: slf.clone().unbind(), _lent: Arc::clone(&state.lent) })?),
+        state.run(py, &inputs, &mut buffers, on_device)?;
+        let lender = if copy { None } else { Some(Lender::new(slf, &state)?) };
+        Session::results(slf, &state, lender.as_ref(), &targets)
+    }
+}
+
+impl State {
+    /// Runs, while the interpreter's lock is free.
+    fn run(
+        &mut self,
+        py: Python<'_>,
+        inputs: &[Input<'_>],
+        buffers: &mut [Option<OutputBuffer<'_>>],
+        on_device: bool,
+    ) -> PyResult<()> {
+        // Arrays on devices are gone, also where the run fails.
+        self.runs += 1;
+        self.fetched = false;
+        let host = |input: &Input<'_>| matches!(input, Input::Host(_));
+        let loaded = &mut self.loaded;
+        let run = || {
+            if on_device || !inputs.iter().all(host) {
+                // SAFETY: arrays of sessions are what they say, and those of others are it by DLPack's rules. Their owners keep them as
+                // long as `inputs`, and what is queued for them is done, or comes before in the queue of the session.
+                unsafe { loaded.run_on_devices(inputs)? };
+                return if on_device { Ok(()) } else { loaded.fetch() };
+            }
+            let views = inputs.iter().filter_map(|input| match *input {
+                Input::Host(view) => Some(view),
+                Input::Device(_) => None,
+            });
+            let views: Vec<_> = views.collect();
+            if buffers.is_empty() { loaded.run(&views) } else { loaded.run_into(&views, buffers) }
         };
-        own.results(py, &state.loaded, lender.as_ref(), &targets)
+        py.detach(run).map_err(|error| raised(py, error))?;
+        self.fetched = !on_device;
+        Ok(())
     }
 }
 
 impl Session {
     /// What runs, when no other thread has it. Errors where one of them ended by a panic.
-    fn state<'a>(&'a self, py: Python<'_>) -> PyResult<MutexGuard<'a, State>> {
+    pub(crate) fn state<'a>(&'a self, py: Python<'_>) -> PyResult<MutexGuard<'a, State>> {
         let broken = |_| Diagnostic::new(Code::RunFailed, "an earlier run of this session ended by a defect of byoc");
         self.state.lock_py_attached(py).map_err(|error| raised(py, broken(error)))
     }
 
+    /// An output on a device as an array on the host.
+    pub(crate) fn fetched<'py>(&self, py: Python<'py>, array: &DeviceArray) -> PyResult<Bound<'py, PyAny>> {
+        let failed = |error| raised(py, error);
+        let mut state = self.state(py)?;
+        array.check(py, state.runs)?;
+        if !state.fetched {
+            let loaded = &mut state.loaded;
+            py.detach(|| loaded.fetch()).map_err(failed)?;
+            state.fetched = true;
+        }
+        array::copied(py, &state.loaded.output(array.output).map_err(failed)?)
+    }
+
     /// A value for each input.
-    fn values<'py>(&self, inputs: &Bound<'py, PyAny>) -> PyResult<Vec<Value<'py>>> {
-        let py = inputs.py();
+    fn values<'py>(slf: &Bound<'py, Self>, inputs: &Bound<'py, PyAny>) -> PyResult<Vec<Placed<'py>>> {
+        let (py, own) = (inputs.py(), slf.get());
         if let Ok(named) = inputs.cast::<PyDict>() {
             let value = |port: &PortInfo| match named.get_item(&port.name)? {
-                Some(value) => array::given(port, &value),
-                None if port.list.as_ref().is_some_and(|list| list.optional) => Ok(Value::Copied(Given::Nothing)),
-                None => Err(bad_input(py, format!("input '{}' is not given", port.name), &self.listed())),
+                Some(value) => Placed::of(slf, port, &value),
+                None if port.list.as_ref().is_some_and(|list| list.optional) => {
+                    Ok(Placed::OnHost(Value::Copied(Given::Nothing)))
+                }
+                None => Err(bad_input(py, format!("input '{}' is not given", port.name), &own.listed())),
             };
-            let values = self.inputs.iter().map(value).collect::<PyResult<Vec<_>>>()?;
+            let values = own.inputs.iter().map(value).collect::<PyResult<Vec<_>>>()?;
             for name in named.keys() {
                 let name: String = name.extract()?;
-                if !self.inputs.iter().any(|port| port.name == name) {
-                    return Err(bad_input(py, format!("there is no input '{name}'"), &self.listed()));
+                if !own.inputs.iter().any(|port| port.name == name) {
+                    return Err(bad_input(py, format!("there is no input '{name}'"), &own.listed()));
                 }
             }
             return Ok(values);
@@ -218,11 +309,11 @@ impl Session {
                 }
             },
         };
-        if given.len() != self.inputs.len() {
-            let message = format!("{} inputs are given, the entry takes {}", given.len(), self.inputs.len());
-            return Err(bad_input(py, message, &self.listed()));
+        if given.len() != own.inputs.len() {
+            let message = format!("{} inputs are given, the entry takes {}", given.len(), own.inputs.len());
+            return Err(bad_input(py, message, &own.listed()));
         }
-        self.inputs.iter().zip(&given).map(|(port, value)| array::given(port, value)).collect()
+        own.inputs.iter().zip(&given).map(|(port, value)| Placed::of(slf, port, value)).collect()
     }
 
     fn listed(&self) -> String {
@@ -232,19 +323,25 @@ impl Session {
 
     /// The outputs of the last run by name.
     fn results<'py>(
-        &self,
-        py: Python<'py>,
-        loaded: &Loaded,
+        slf: &Bound<'py, Self>,
+        state: &State,
         lender: Option<&Bound<'py, Lender>>,
         targets: &[Option<Target<'py>>],
     ) -> PyResult<Bound<'py, PyDict>> {
+        let (py, loaded) = (slf.py(), &state.loaded);
         let results = PyDict::new(py);
-        for (index, port) in self.outputs.iter().enumerate() {
+        for (index, port) in slf.get().outputs.iter().enumerate() {
             if let Some(Some(target)) = targets.get(index) {
                 results.set_item(&port.name, &target.array)?;
                 continue;
             }
             let failed = |error| raised(py, error);
+            if !state.fetched
+                && let Some(array) = loaded.device_output(index).map_err(failed)?
+            {
+                results.set_item(&port.name, DeviceArray::new(slf, state.runs, index, &array))?;
+                continue;
+            }
             let value = match &port.list {
                 None => one(loaded, &loaded.output(index).map_err(failed)?, py, lender)?,
                 Some(_) => {
@@ -288,20 +385,22 @@ fn one<'py>(
     array::copied(py, view)
 }
 
-fn give(value: &Value<'_>, loaded: &mut Loaded) -> Result<Handles> {
+fn give(value: &Placed<'_>, loaded: &mut Loaded) -> Result<Handles> {
     match value {
-        Value::Array(_) => Ok(None),
-        Value::Copied(given) => given.give(loaded),
+        Placed::OnHost(Value::Copied(given)) => given.give(loaded),
+        _ => Ok(None),
     }
 }
 
-fn view<'a>(value: &'a Value<'_>, handles: &'a Handles) -> Result<TensorView<'a>> {
-    match value {
-        Value::Array(array) => array
-            .view()
-            .ok_or_else(|| Diagnostic::new(Code::BadInput, "an array has more elements than memory can hold")),
-        Value::Copied(given) => given.view(handles),
-    }
+/// An input for the next run of a session that has run so often.
+fn input<'a>(py: Python<'_>, value: &'a Placed<'_>, handles: &'a Handles, runs: u64) -> PyResult<Input<'a>> {
+    let too_large = || Diagnostic::new(Code::BadInput, "an array has more elements than memory can hold");
+    let view = match value {
+        Placed::OnDevice(input) => return input.array(py, runs).map(Input::Device),
+        Placed::OnHost(Value::Array(array)) => array.view().ok_or_else(too_large),
+        Placed::OnHost(Value::Copied(given)) => given.view(handles),
+    };
+    view.map(Input::Host).map_err(|error| raised(py, error))
 }
 
 /// Whether the file is a model, which is compiled first.

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 from . import _native
 from ._errors import Error, Notice
-from ._native import __version__
+from ._native import DeviceArray, __version__
 from ._types import Comparison, LedgerRow, Node, PassedOver, Port, Refusal, Report, Step, Variant
 
-__all__ = ["Comparison", "Error", "LedgerRow", "Node", "Notice", "PassedOver", "Port", "Refusal", "Report", "Session", "Step", "Variant", "__version__", "c_library", "compile", "empty", "explain", "inspect", "verify"]
+__all__ = ["Comparison", "DeviceArray", "Error", "LedgerRow", "Node", "Notice", "PassedOver", "Port", "Refusal", "Report", "Session", "Step", "Variant", "__version__", "c_library", "compile", "empty", "explain", "inspect", "verify"]
 
 PathLike = Union[str, "os.PathLike[str]"]
 Models = Union[PathLike, bytes, Mapping[str, Union[PathLike, bytes]]]

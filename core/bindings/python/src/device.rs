@@ -1,0 +1,212 @@
+//! Outputs that stay on the device which computed them, and inputs that are on one.
+
+use byoc_core::diagnostic::{Code, Diagnostic};
+use byoc_core::runtime::{DeviceArray as OnDevice, DeviceName};
+use byoc_plugin_api::dlpack::{CPU, DLDevice};
+use byoc_plugin_api::{DType, DomainHandles};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::dlpack::{self, Taken};
+use crate::error::{bad_input, raised};
+use crate::session::{Lender, Session};
+
+/// An output of a session's last run, in the memory of the device that computed it. It is good until the session runs again.
+#[pyclass(frozen, module = "byoc")]
+pub(crate) struct DeviceArray {
+    session: Py<Session>,
+    /// The run that has made it.
+    run: u64,
+    /// The output.
+    pub(crate) output: usize,
+    place: DLDevice,
+    address: u64,
+    dtype: DType,
+    shape: Vec<i64>,
+}
+
+impl DeviceArray {
+    /// Output `output` of run `run` of a session.
+    pub(crate) fn new(session: &Bound<'_, Session>, run: u64, output: usize, array: &OnDevice<'_>) -> DeviceArray {
+        let &OnDevice { device, address, dtype, shape } = array;
+        let session = session.clone().unbind();
+        DeviceArray { session, run, output, place: device, address, dtype, shape: shape.to_vec() }
+    }
+
+    fn on_device(&self) -> OnDevice<'_> {
+        OnDevice { device: self.place, address: self.address, dtype: self.dtype, shape: &self.shape }
+    }
+
+    /// What keeps the session from running while it lives. Errors where it has run already.
+    fn lender<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Lender>> {
+        let session = self.session.bind(py);
+        let state = session.get().state(py)?;
+        self.check(py, state.runs)?;
+        Lender::new(session, &state)
+    }
+
+    /// Errors where the session has run again.
+    pub(crate) fn check(&self, py: Python<'_>, runs: u64) -> PyResult<()> {
+        if self.run == runs {
+            return Ok(());
+        }
+        let error = Diagnostic::new(Code::RunFailed, "the array is gone: its session has run again");
+        Err(raised(py, error.hint("Copy it before, by numpy() or on its device")))
+    }
+}
+
+#[pymethods]
+impl DeviceArray {
+    /// The size of each dimension.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.shape)
+    }
+
+    /// The element type, such as `f32`.
+    #[getter]
+    fn dtype(&self) -> &'static str {
+        self.dtype.name()
+    }
+
+    /// The device, such as `cuda:0`.
+    #[getter]
+    fn device(&self) -> &str {
+        self.session.get().device_name(self.place)
+    }
+
+    fn __repr__(&self) -> String {
+        let shape: Vec<_> = self.shape.iter().map(i64::to_string).collect();
+        format!("<byoc.DeviceArray {}[{}] on {}>", self.dtype, shape.join(","), self.device())
+    }
+
+    /// A copy on the host, as an array of NumPy.
+    fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.session.get().fetched(py, self)
+    }
+
+    #[pyo3(signature = (dtype = None, copy = None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if copy == Some(false) {
+            let message = "an array on a device becomes one of NumPy by a copy alone";
+            return Err(pyo3::exceptions::PyValueError::new_err(message));
+        }
+        let array = self.numpy(py)?;
+        match dtype {
+            Some(dtype) => array.call_method1(intern!(py, "astype"), (dtype,)),
+            None => Ok(array),
+        }
+    }
+
+    /// The numbers that DLPack has for the device.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (self.place.device_type, self.place.device_id)
+    }
+
+    /// The array as a capsule of DLPack, without a copy. All work on it is done, so that any stream may read it. The session does not
+    /// run while what was made of it is alive.
+    #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        drop(stream);
+        if dl_device == Some((CPU.device_type, CPU.device_id)) && copy != Some(false) {
+            let arguments = PyDict::new(py);
+            if let Some(version) = max_version {
+                arguments.set_item(intern!(py, "max_version"), version)?;
+            }
+            return self.numpy(py)?.call_method(intern!(py, "__dlpack__"), (), Some(&arguments));
+        }
+        dlpack::check_wanted(self.place, dl_device, copy)?;
+        let versioned = max_version.is_some_and(|(major, _)| major >= 1);
+        dlpack::give(&self.on_device(), self.lender(py)?.into_any(), versioned)
+    }
+}
+
+/// An input on a device, which stays there as long as this.
+pub(crate) enum OnDeviceInput<'py> {
+    /// Of the session that is to run.
+    Own(Bound<'py, DeviceArray>),
+    /// Of another session, which does not run meanwhile.
+    Other { array: Bound<'py, DeviceArray>, _lender: Bound<'py, Lender> },
+    /// Of somebody else.
+    Foreign(Taken<'py>),
+}
+
+impl<'py> OnDeviceInput<'py> {
+    /// The value as an input on a device, if it is on one. `name` is that of the input of the session.
+    pub(crate) fn of(
+        session: &Bound<'py, Session>,
+        name: &str,
+        value: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<OnDeviceInput<'py>>> {
+        let py = value.py();
+        if let Ok(array) = value.cast::<DeviceArray>() {
+            let array = array.clone();
+            if array.get().session.is(session) {
+                return Ok(Some(OnDeviceInput::Own(array)));
+            }
+            let lender = array.get().lender(py)?;
+            return Ok(Some(OnDeviceInput::Other { array, _lender: lender }));
+        }
+        let Some(device) = dlpack::device_of(value)? else { return Ok(None) };
+        let taken = dlpack::take(name, value, session.get().queue(device))?;
+        if taken.device != device {
+            let what = format!("input '{name}' says that it is on another device than its tensor");
+            return Err(bad_input(py, what, "Report it to the maker of the array"));
+        }
+        Ok(Some(OnDeviceInput::Foreign(taken)))
+    }
+
+    /// For a run of the session, which has run so often.
+    pub(crate) fn array(&self, py: Python<'_>, runs: u64) -> PyResult<OnDevice<'_>> {
+        match self {
+            OnDeviceInput::Own(array) => {
+                array.get().check(py, runs)?;
+                Ok(array.get().on_device())
+            }
+            OnDeviceInput::Other { array, .. } => Ok(array.get().on_device()),
+            OnDeviceInput::Foreign(Taken { device, address, dtype, shape, .. }) => {
+                Ok(OnDevice { device: *device, address: *address, dtype: *dtype, shape })
+            }
+        }
+    }
+}
+
+/// A device that a session uses.
+pub(crate) struct Used {
+    name: String,
+    handles: DomainHandles,
+}
+
+impl Used {
+    pub(crate) fn new((name, handles): (DeviceName, DomainHandles)) -> Used {
+        Used { name: name.to_string(), handles }
+    }
+}
+
+impl Session {
+    fn used(&self, device: DLDevice) -> Option<&Used> {
+        self.devices.iter().find(|used| used.handles.device == device)
+    }
+
+    fn device_name(&self, device: DLDevice) -> &str {
+        self.used(device).map_or("", |used| &used.name)
+    }
+
+    /// The queue of a device, as DLPack has a stream: the address of its handle.
+    fn queue(&self, device: DLDevice) -> Option<usize> {
+        self.used(device).map(|used| used.handles.queue.addr()).filter(|queue| *queue != 0)
+    }
+}
