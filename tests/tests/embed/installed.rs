@@ -12,7 +12,8 @@ use crate::{COMPILERS, build, folder_of_library, run};
 
 /// A program of CMake's that uses the installed library.
 const PROJECT: &str = "cmake_minimum_required(VERSION 3.10)\nproject(example C)\nfind_package(byoc VERSION REQUIRED)\n\
-    add_executable(program run.c)\ntarget_link_libraries(program byoc::byoc)\n";
+    add_executable(program run.c)\ntarget_link_libraries(program byoc::byoc)\n\
+    add_executable(whole run.c)\ntarget_link_libraries(whole byoc::static)\n";
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("is_found_by_pkg_config_and_cmake", is_found_by_pkg_config_and_cmake)]
@@ -26,8 +27,8 @@ fn is_found_by_pkg_config_and_cmake() -> Needed<()> {
     let folder = Folder::compiled(small());
     let prefix = folder.path().join("installed");
     let script = folder_of_library().join("install.sh");
-    let installed =
-        outcome(Command::new("bash").arg(script).arg(&prefix).arg(places::dependencies().join("libbyoc.so")));
+    let built = ["libbyoc.so", "libbyoc.a"].map(|name| places::dependencies().join(name));
+    let installed = outcome(Command::new("bash").arg(script).arg(&prefix).args(built));
     assert_eq!((installed.code, installed.stderr.as_str()), (Some(0), ""));
     // What is installed may be moved.
     let moved = folder.path().join("moved");
@@ -39,16 +40,25 @@ fn is_found_by_pkg_config_and_cmake() -> Needed<()> {
 
     let tell = |what: &[&str]| {
         let mut command = Command::new("pkg-config");
-        outcome(command.env("PKG_CONFIG_PATH", moved.join("lib/pkgconfig")).args(what).arg("byoc")).success().to_owned()
+        outcome(command.env("PKG_CONFIG_PATH", moved.join("lib/pkgconfig")).args(what)).success().to_owned()
     };
     let version = env!("CARGO_PKG_VERSION");
-    assert_eq!(tell(&["--modversion"]).trim(), version);
-    let flags = tell(&["--cflags", "--libs"]);
-    let mut compiler = Command::new("cc");
-    compiler.arg(places::checkout().join("docs/examples/run.c")).args(flags.split_whitespace());
-    compiler.arg(format!("-Wl,-rpath,{}", moved.join("lib").display())).arg("-o").arg(folder.path().join("program"));
-    assert_eq!(outcome(&mut compiler).success(), "");
+    assert_eq!(tell(&["--modversion", "byoc"]).trim(), version);
+    let compile = |package: &str| {
+        let mut compiler = Command::new("cc");
+        compiler.arg(places::checkout().join("docs/examples/run.c"));
+        compiler.args(tell(&["--cflags", "--libs", package]).split_whitespace());
+        compiler.arg("-o").arg(folder.path().join("program"));
+        compiler
+    };
+    let rpath = format!("-Wl,-rpath,{}", moved.join("lib").display());
+    assert_eq!(outcome(compile("byoc").arg(rpath)).success(), "");
     assert_eq!(run(&folder, &["model.byoc"]).success(), expected);
+    // As a part of the program, which needs no library of ours then.
+    assert_eq!(outcome(&mut compile("byoc-static")).success(), "");
+    std::fs::rename(moved.join("lib/libbyoc.so"), moved.join("lib/elsewhere.so")).expect("the folder is ours");
+    assert_eq!(run(&folder, &["model.byoc"]).success(), expected);
+    std::fs::rename(moved.join("lib/elsewhere.so"), moved.join("lib/libbyoc.so")).expect("the folder is ours");
 
     let project = folder.path().join("project");
     std::fs::create_dir(&project).expect("the folder is ours");
@@ -62,7 +72,9 @@ fn is_found_by_pkg_config_and_cmake() -> Needed<()> {
     assert!(cmake("99.0").stderr.contains(&format!("byoc-config.cmake, version: {version}")), "{:?}", cmake("99.0"));
     cmake(version.rsplit_once('.').expect("three numbers").0).success();
     outcome(Command::new("cmake").arg("--build").arg(project.join("build"))).success();
-    std::fs::rename(project.join("build/program"), folder.path().join("program")).expect("it was built");
-    assert_eq!(run(&folder, &["model.byoc"]).success(), expected);
+    for program in ["program", "whole"] {
+        std::fs::rename(project.join("build").join(program), folder.path().join("program")).expect("it was built");
+        assert_eq!(run(&folder, &["model.byoc"]).success(), expected, "{program}");
+    }
     Ok(())
 }
