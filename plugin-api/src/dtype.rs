@@ -12,6 +12,7 @@ use crate::dlpack::DLDataType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "each variant is named after the Rust or ONNX type it stands for")]
+#[non_exhaustive]
 pub enum DType {
     F32,
     F64,

@@ -73,6 +73,7 @@ impl From<serde_json::Error> for Error {
 /// The kind of reason for which `check` does not take a candidate. Printed by `byoc explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum RefusalCode {
     /// An element type the backend has no code for.
     Type,

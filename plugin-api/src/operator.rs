@@ -122,6 +122,7 @@ impl CustomAttribute {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "each variant is one of `Attribute`")]
+#[non_exhaustive]
 pub enum AttributeKind {
     Int,
     Float,

@@ -9,6 +9,7 @@ use crate::error::Error;
 /// What values an option takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum OptionKind {
     /// `true` or `false`.
     Bool,

@@ -100,6 +100,7 @@ pub const INLINE_BYTES: usize = 256;
 /// An attribute of a node, as in ONNX.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Attribute {
     /// An integer.
     Int(i64),

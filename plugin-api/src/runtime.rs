@@ -23,6 +23,7 @@ pub struct Environment {
 
 /// Where the regions of a backend run.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub enum Runtime<'a> {
     /// In the host's memory. [`crate::Description::domain`] is `None`.
     Host(&'a dyn HostRuntime),

@@ -323,5 +323,6 @@ fn values(option: &OptionSpec) -> String {
         OptionKind::Float => "number".into(),
         OptionKind::Text => "text".into(),
         OptionKind::Choice(words) => words.join("|"),
+        _ => "value".into(),
     }
 }

@@ -97,5 +97,6 @@ fn attribute(value: &Attribute) -> String {
             format!("tensors({})", tensors.iter().map(text).collect::<Vec<_>>().join("; "))
         }
         Attribute::Graph(hex) => format!("graph 0x{hex}"),
+        other => format!("{other:?}"),
     }
 }

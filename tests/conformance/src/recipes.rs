@@ -136,25 +136,29 @@ pub(crate) fn own_wishes(op: &str) -> Vec<Wish> {
 pub(crate) fn custom(operator: &Operator, wish: &Wish) -> Recipe {
     let count = operator.inputs + operator.optional_inputs + usize::from(operator.variadic);
     let numbers = || to_hex(&[0.5f32, -2.0].map(f32::to_le_bytes).concat());
-    let attribute = |kind: AttributeKind| match kind {
-        AttributeKind::Int => Attribute::Int(1),
-        AttributeKind::Float => Attribute::Float(1.0),
-        AttributeKind::String => Attribute::String(String::new()),
-        AttributeKind::Ints => Attribute::Ints(vec![1]),
-        AttributeKind::Floats => Attribute::Floats(vec![1.0]),
-        AttributeKind::Strings => Attribute::Strings(vec![String::new()]),
-        AttributeKind::Tensor => Attribute::Tensor { dtype: DType::F32, shape: vec![2], hex: numbers() },
-        AttributeKind::Tensors => {
-            Attribute::Tensors(vec![AttributeTensor { dtype: DType::F32, shape: vec![2], hex: numbers() }])
-        }
-        // A graph without inputs, outputs and nodes has no bytes.
-        AttributeKind::Graph => Attribute::Graph(String::new()),
+    let attribute = |kind: AttributeKind| {
+        Some(match kind {
+            AttributeKind::Int => Attribute::Int(1),
+            AttributeKind::Float => Attribute::Float(1.0),
+            AttributeKind::String => Attribute::String(String::new()),
+            AttributeKind::Ints => Attribute::Ints(vec![1]),
+            AttributeKind::Floats => Attribute::Floats(vec![1.0]),
+            AttributeKind::Strings => Attribute::Strings(vec![String::new()]),
+            AttributeKind::Tensor => Attribute::Tensor { dtype: DType::F32, shape: vec![2], hex: numbers() },
+            AttributeKind::Tensors => {
+                Attribute::Tensors(vec![AttributeTensor { dtype: DType::F32, shape: vec![2], hex: numbers() }])
+            }
+            // A graph without inputs, outputs and nodes has no bytes.
+            AttributeKind::Graph => Attribute::Graph(String::new()),
+            // A kind that the kit does not know: the operator has no recipe that runs.
+            _ => return None,
+        })
     };
     let required = operator.attributes.iter().filter(|attribute| attribute.required);
     Recipe {
         operands: vec![Operand::Tensor(wish.clone(), Fill::Any); count],
         needed: operator.inputs,
-        attributes: required.map(|found| (found.name.clone(), attribute(found.kind))).collect(),
+        attributes: required.filter_map(|found| Some((found.name.clone(), attribute(found.kind)?))).collect(),
         more_outputs: vec![],
     }
 }

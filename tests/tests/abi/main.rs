@@ -1,10 +1,11 @@
-//! The ABI of plugins: what is frozen, its C header, and plugins and hosts of different ages.
+//! The ABI of plugins: what is frozen, its C header, the Rust interface, and plugins and hosts of different ages.
 
 #[macro_use]
 extern crate byoc_tests_macros;
 
 mod header;
 mod layout;
+mod rust_interface;
 mod versions;
 
 use std::process::ExitCode;

@@ -110,5 +110,6 @@ fn attribute(name: &str, value: &Attribute) -> AttributeProto {
             let graph = GraphProto::decode(&*from_hex(hex).expect("hex digits")).expect("a graph");
             AttributeProto { g: Some(graph), ..named(AttributeType::Graph) }
         }
+        other => panic!("{other:?} has no form here"),
     }
 }
