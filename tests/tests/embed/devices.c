@@ -58,6 +58,10 @@ int main(int count, char **arguments) {
     plugins[0] = arguments[2];
     options.plugins = plugins;
     options.plugin_count = 1;
+    /* The plugin would run in processes of a program that is not there. */
+    options.isolate_by = "/nowhere/byoc";
+    FAILS("B601", byoc_open(arguments[1], &options, &session));
+    options.isolate_by = NULL;
     WORKS(byoc_open(arguments[1], &options, &session));
 
     WORKS(byoc_device_count(session, &devices));

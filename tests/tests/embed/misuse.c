@@ -155,6 +155,11 @@ int main(int count, char **arguments) {
             wrong++;
         }
         WORKS(byoc_close(other));
+        earlier.struct_size = offsetof(byoc_options, isolate_by);
+        earlier.variant = "second";
+        earlier.isolate_by = "what is behind the end is not read";
+        WORKS(byoc_open(arguments[3], &earlier, &other));
+        WORKS(byoc_close(other));
         earlier.struct_size = offsetof(byoc_options, variant) + 4;
         FAILS("B901", byoc_open(arguments[3], &earlier, &other));
         earlier.struct_size = sizeof earlier + 8;

@@ -154,6 +154,9 @@ typedef struct {
   size_t setting_count;
   // The variant to load, of a file that has some; or NULL for the best one that can be loaded here.
   const char *variant;
+  // The program `byoc`, in processes of which regions of plugins run, so that a crash is an error of that run; or NULL to run them in this
+  // process. Not for regions on devices, with texts, or with sizes that only a run tells.
+  const char *isolate_by;
 } byoc_options;
 
 // Reads `size` bytes of an artifact from byte `offset` on into `buffer`. `user` is what was given beside the function. Returns 0, or

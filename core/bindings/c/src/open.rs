@@ -44,10 +44,17 @@ pub struct byoc_options {
     pub setting_count: usize,
     /// The variant to load, of a file that has some; or NULL for the best one that can be loaded here.
     pub variant: *const c_char,
+    /// The program `byoc`, in processes of which regions of plugins run, so that a crash is an error of that run; or NULL to run them in this
+    /// process. Not for regions on devices, with texts, or with sizes that only a run tells.
+    pub isolate_by: *const c_char,
 }
 
-/// The size of the options in the first version.
-const FIRST_SIZE: usize = std::mem::offset_of!(byoc_options, variant);
+/// The sizes of the options in all versions.
+const SIZES: [usize; 3] = [
+    std::mem::offset_of!(byoc_options, variant),
+    std::mem::offset_of!(byoc_options, isolate_by),
+    size_of::<byoc_options>(),
+];
 
 impl byoc_options {
     /// # Safety
@@ -59,7 +66,7 @@ impl byoc_options {
         }
         // SAFETY: the caller says so; the first field is there in every version.
         let size = unsafe { (*options).struct_size };
-        if ![FIRST_SIZE, size_of::<byoc_options>()].contains(&size) {
+        if !SIZES.contains(&size) {
             let message = format!("struct_size of the options is {size}, not {}", size_of::<byoc_options>());
             return Err(Diagnostic::new(Code::Usage, message).hint("Set it to sizeof(byoc_options)"));
         }
@@ -73,10 +80,11 @@ impl byoc_options {
             known.assume_init()
         };
         // SAFETY: the caller says so.
-        let (entry, variant, devices, plugins, dirs, settings) = unsafe {
+        let (entry, variant, program, devices, plugins, dirs, settings) = unsafe {
             (
                 optional(options.entry, "entry")?,
                 optional(options.variant, "variant")?,
+                optional(options.isolate_by, "isolate_by")?.map(PathBuf::from),
                 list(options.devices, options.device_count, "a device")?,
                 list(options.plugins, options.plugin_count, "a plugin")?,
                 list(options.plugin_dirs, options.plugin_dir_count, "a folder of plugins")?,
@@ -87,7 +95,8 @@ impl byoc_options {
         let mut opening = opening.threads(options.threads).plugins(Plugins {
             files: paths(plugins),
             dirs: paths(dirs),
-            ..Plugins::default()
+            isolate: program.is_some(),
+            program,
         });
         opening = devices.into_iter().fold(opening, OpenOptions::device);
         if let Some(entry) = entry {

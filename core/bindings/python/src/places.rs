@@ -15,10 +15,13 @@ pub(crate) struct Places {
     plugin_dirs: Vec<PathBuf>,
     /// The program `byoc`, which runs plugins in processes of their own while they compile; `None` to run them in this one.
     program: Option<PathBuf>,
+    /// Whether their regions run there, too.
+    isolate: bool,
 }
 
 impl From<Places> for Plugins {
     fn from(places: Places) -> Plugins {
-        Plugins { files: places.plugins, dirs: places.plugin_dirs, program: places.program }
+        let Places { plugins, plugin_dirs, program, isolate } = places;
+        Plugins { files: plugins, dirs: plugin_dirs, program, isolate }
     }
 }

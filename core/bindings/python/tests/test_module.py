@@ -7,6 +7,7 @@ import array
 import gc
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -202,6 +203,32 @@ class Compiling(Case):
                 session = byoc.Session(path, plugins=plugins, plugin_dirs=wishes["plugin_dirs"])
                 np.testing.assert_array_equal(session.run([np.float32([1, 2])])["y"], np.float32([2, 4]))
         self.fails("B604", byoc.Session, path)
+
+    def test_regions_of_plugins_run_in_processes_of_their_own(self):
+        plugins = [os.environ["BYOC_PLUGIN"]]
+        made = model([helper.make_node("Add", ["x", "x"], ["y"])], [tensor("x", [2])], [tensor("y", [2])])
+        path, _ = self.compiled(made, backends=["template", "cpu"], plugins=plugins)
+        error = self.fails("B901", byoc.Session, path, plugins=plugins, isolate=True)
+        self.assertEqual(error.message, "plugins are to run in processes of the program `byoc`, and none is given")
+        x, y = np.float32([1, 2]), np.float32([2, 4])
+        with mock.patch("byoc._program", return_value=Path(os.environ["BYOC_PROGRAM"])):
+            session = byoc.Session(path, plugins=plugins, isolate=True)
+        for _ in range(3):
+            np.testing.assert_array_equal(session.run([x])["y"], y)
+            (worker,) = workers()
+            os.kill(worker, signal.SIGKILL)
+            self.assertIn("crashed (signal 9)", self.fails("B307", session.run, [x]).message)
+        del session
+        gc.collect()
+        self.assertEqual(workers(), [])
+
+
+def workers():
+    """The processes that this one has started, and that run."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        found += [int(child) for child in (task / "children").read_text().split()]
+    return [child for child in found if "Z" not in Path(f"/proc/{child}/stat").read_text().split(")")[1][:3]]
 
 
 class Running(Case):

@@ -61,6 +61,8 @@ class Session(_native.Session):
         constants_from: The folder of the files that the artifact takes constants from.
         max_iterations: Most iterations of loops in a run.
         profile: Take the time of each step of a run, for `profile()`. On devices every region is then queued by itself.
+        isolate: Run regions of plugins in processes of the program ``byoc``, which is installed with this module: a crash is an error of that
+            run, and this process goes on. Not for regions on devices, with texts, or with sizes that only a run tells.
 
     Attributes:
         inputs: What a run takes, as a list of `Port`.
@@ -86,6 +88,7 @@ class Session(_native.Session):
         constants_from: PathLike | None = None,
         max_iterations: int | None = None,
         profile: bool = False,
+        isolate: bool = False,
     ) -> Self:
         models = _models([(None, path)], backends, options, shapes, dims)
         loading = {
@@ -97,7 +100,7 @@ class Session(_native.Session):
             "max_iterations": max_iterations,
             "profile": profile,
         }
-        return super().__new__(cls, path, models, _places(plugins, plugin_dirs), loading)
+        return super().__new__(cls, path, models, _places(plugins, plugin_dirs, isolate), loading)
 
     def __call__(self, *inputs: Any) -> list[Any]:
         """The outputs in their order, for inputs in theirs."""
@@ -357,8 +360,13 @@ def _setting(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _places(plugins: Sequence[PathLike], plugin_dirs: Sequence[PathLike]) -> dict[str, Any]:
-    return {"plugins": _list("plugins", plugins), "plugin_dirs": _list("plugin_dirs", plugin_dirs), "program": _program()}
+def _places(plugins: Sequence[PathLike], plugin_dirs: Sequence[PathLike], isolate: bool = False) -> dict[str, Any]:
+    return {
+        "plugins": _list("plugins", plugins),
+        "plugin_dirs": _list("plugin_dirs", plugin_dirs),
+        "program": _program(),
+        "isolate": isolate,
+    }
 
 
 def _program() -> Path | None:
