@@ -5,7 +5,7 @@
 #   tests/aarch64.sh
 #   BYOC_X86_64=$PWD/target/release/byoc tests/aarch64.sh    # with a program of the same sources that is there already
 #
-# It changes the system in one thing: gcc-aarch64-linux-gnu and qemu-user are installed where they are not there.
+# It changes the system in one thing: gcc-aarch64-linux-gnu, libc6-dev-arm64-cross and qemu-user are installed where they are not there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -15,9 +15,9 @@ mkdir -p "$work/binfmt"
 # byoc starts itself again, as a worker and as the child of the kit, so the kernel has to know who runs programs for aarch64.
 # What is registered in namespaces of this script's own is gone when it ends.
 if [[ ${1-} != --in-namespaces ]]; then
-    if ! command -v aarch64-linux-gnu-gcc >/dev/null || ! command -v qemu-aarch64 >/dev/null; then
+    if ! command -v aarch64-linux-gnu-gcc >/dev/null || ! command -v qemu-aarch64 >/dev/null || [[ ! -d /usr/aarch64-linux-gnu/include ]]; then
         apt-get update --quiet
-        apt-get install --quiet --yes --no-install-recommends gcc-aarch64-linux-gnu qemu-user
+        apt-get install --quiet --yes --no-install-recommends gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
     fi
     exec unshare --user --map-root-user --mount "$PWD/tests/aarch64.sh" --in-namespaces
 fi
