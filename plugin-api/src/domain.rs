@@ -81,7 +81,8 @@ pub trait Domain: Send {
     /// Queues a copy within the device.
     ///
     /// # Safety
-    /// Both ranges are of `bytes`, in memory of this domain, and do not overlap.
+    /// Both ranges are of `bytes` and do not overlap. That at `to` is memory of this domain. That at `from` may be memory that a program has
+    /// allocated itself in the context of [`Domain::handles`]; so may that of [`Domain::download`].
     unsafe fn copy(&mut self, to: u64, from: u64, bytes: usize) -> Result<(), Error>;
 
     /// Waits for all that is queued. Work that went wrong since the last call is an error here.

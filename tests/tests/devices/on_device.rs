@@ -109,6 +109,38 @@ fn outputs_stay_and_become_inputs_within_the_device() {
     assert_eq!(bench.fetched(1), [2.5 * 3.0, 3.0 * 6.0, 2.0 * 2.25, 3.0 * 6.0]);
 }
 
+/// An empty output, and an input that is an output too, have places where a run writes other things before it reads them.
+#[test]
+fn places_of_inputs_are_told_from_those_of_outputs() {
+    let model = Model::default()
+        .input("x", Type::Float, &[1, 4])
+        .input("z", Type::Float, &[1, 4])
+        .input("e", Type::Float, &[-1, 4])
+        .weight("w", &[4], &[0.5, 1.0, 1.5, 2.0])
+        .node("Add", &["e", "w"], &["none"])
+        .node("Add", &["x", "w"], &["y"])
+        .node("Mul", &["y", "z"], &["product"])
+        .output("none", Type::Float, &[-1, 4])
+        .output("y", Type::Float, &[1, 4])
+        .output("product", Type::Float, &[1, 4])
+        .output("z", Type::Float, &[1, 4]);
+    let mut bench = Bench::new(model, Queueing::Direct);
+    let (x, z, shape, strides) = ([1.0; 4], [2.0; 4], [1, 4], [4, 1]);
+    let (x, z, empty) = (on_host(&x, &shape, &strides), on_host(&z, &shape, &strides), on_host(&[], &[0, 4], &[4, 1]));
+    bench.run(&[x, z, empty]).expect("runs");
+    let place = |bench: &Bench, index| (bench.session.device_input(index).expect("it is there").address, vec![1, 4]);
+    let (first, second) = (place(&bench, 0), place(&bench, 1));
+    bench.run(&[on_device(&second), on_device(&first), empty]).expect("runs");
+    assert_eq!(bench.fetched(1), [2.5, 3.0, 3.5, 4.0]);
+    assert_eq!(bench.fetched(2), [2.5, 3.0, 3.5, 4.0]);
+    assert_eq!(bench.fetched(3), [1.0; 4]);
+    // What `z` was, beside what it is now.
+    let (first, three) = (place(&bench, 1), [3.0; 4]);
+    bench.run(&[on_device(&first), on_host(&three, &shape, &strides), empty]).expect("runs");
+    assert_eq!(bench.fetched(1), [1.5, 2.0, 2.5, 3.0]);
+    assert_eq!(bench.fetched(2), [4.5, 6.0, 7.5, 9.0]);
+}
+
 /// Memory for other shapes takes the place of what an input is in.
 #[test]
 fn an_output_of_another_shape_is_brought_over_in_time() {

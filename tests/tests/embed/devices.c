@@ -1,5 +1,5 @@
 /* Tensors in the memory of a device. The arguments are an artifact of y = x + w and curved = tanh(relu(x)), with x: f32[n,2] and
- * w: {0.5, -0.5}, of which a simulated device computes all but tanh; the plugin of that device; and the file to which it writes what is called there. */
+ * three rows {0.5, -0.5} in w, of which a simulated device computes all but tanh; the plugin of that device; and the file to which it writes what is called there. */
 #define _POSIX_C_SOURCE 200809L
 #include <byoc.h>
 
@@ -95,12 +95,12 @@ int main(int count, char **arguments) {
     /* The sum is on the device, the rest on the host; what is asked for there is fetched. */
     FAILS("B901", byoc_device_result(session, 0, NULL));
     WORKS(byoc_device_result(session, 0, &y));
-    IS(y.device_type == 12 && y.device_id == 0 && y.bytes == 8 && y.element == BYOC_F32 && y.rank == 2 && y.shape[1] == 2);
+    IS(y.device_type == 12 && y.device_id == 0 && y.bytes == 24 && y.element == BYOC_F32 && y.rank == 2 && y.shape[0] == 3);
     WORKS(byoc_device_result(session, 1, &curved));
     IS(curved.device_type == 1 && ((const float *)curved.data)[0] > 0.7f);
     IS(element(session, 0, 0) == 1.5f && element(session, 0, 1) == 0.5f);
 
-    /* Fed back, the sum stays on the device. */
+    /* Fed back, the sum has another shape than x had, and goes over the host; then it stays on the device. */
     WORKS(byoc_run_on_devices(session, &y, 1));
     WORKS(byoc_device_result(session, 0, &y));
     WORKS(byoc_run_on_devices(session, &y, 1));
@@ -109,7 +109,7 @@ int main(int count, char **arguments) {
     /* What is in the place of the input is not copied. */
     FAILS("B901", byoc_device_input(session, 0, NULL));
     WORKS(byoc_device_input(session, 0, &place));
-    IS(place.device_type == 12 && place.data != y.data && place.bytes == 8);
+    IS(place.device_type == 12 && place.data != y.data && place.bytes == 24);
     WORKS(byoc_run_on_devices(session, &place, 1));
     IS(element(session, 0, 0) == 2.5f && element(session, 0, 1) == -0.5f);
 
@@ -123,11 +123,20 @@ int main(int count, char **arguments) {
     WORKS(byoc_run(session, &array, 1));
     IS(element(session, 0, 0) == 1.5f && element(session, 0, 1) == 0.5f);
 
+    /* Fed back on the host, where its shape is in memory that the next run gives back. */
+    WORKS(byoc_result(session, 0, &array));
+    WORKS(byoc_run(session, &array, 1));
+    IS(element(session, 0, 0) == 2 && element(session, 0, 1) == 0);
+    WORKS(byoc_result(session, 0, &array));
+    array.element = BYOC_F64;
+    FAILS("B701", byoc_run(session, &array, 1));
+
     /* Mistakes. */
+    WORKS(byoc_device_result(session, 0, &y));
     y.bytes = 7;
     FAILS("B701", byoc_run_on_devices(session, &y, 1));
-    IS(!failing("input 0: 7 bytes are given for a tensor of f32[1,2]"));
-    y.bytes = 8;
+    IS(!failing("input 0: 7 bytes are given for a tensor of f32[3,2]"));
+    y.bytes = 24;
     y.device_id = 1;
     FAILS("B701", byoc_run_on_devices(session, &y, 1));
     IS(!failing("input 'x' is on device 1 of DLPack's type 12, the session uses sim:0"));

@@ -7,15 +7,15 @@ use byoc_tests::places;
 
 use crate::{build, run};
 
-/// `y = x + w`, and `curved = tanh(relu(x))`, whose Tanh is the host's.
+/// `y = x + w`, of three rows, and `curved = tanh(relu(x))`, whose Tanh is the host's.
 fn model() -> Model {
     Model::default()
         .input("x", Type::Float, &[-1, 2])
-        .weight("w", &[2], &[0.5, -0.5])
+        .weight("w", &[3, 2], &[0.5, -0.5, 0.5, -0.5, 0.5, -0.5])
         .node("Add", &["x", "w"], &["y"])
         .node("Relu", &["x"], &["positive"])
         .node("Tanh", &["positive"], &["curved"])
-        .output("y", Type::Float, &[-1, 2])
+        .output("y", Type::Float, &[3, 2])
         .output("curved", Type::Float, &[-1, 2])
 }
 

@@ -211,8 +211,8 @@ byoc_status byoc_device_at(uint64_t session,
                            byoc_device_info *device);
 
 // Writes to `tensor` where a device reads input `index` from in runs of the last run's shapes, with what it holds. A program may write there
-// between two runs by the device's own API, and give the tensor to `byoc_run_on_devices`. An error where no device reads it, and
-// before the first run.
+// between two runs by the device's own API, and give the tensor to `byoc_run_on_devices`: it is not copied then, unless the host reads it too.
+// It stays until a run with other shapes, or until the session is closed. An error where no device reads it, and before the first run.
 //
 // What must hold:
 // `tensor` is NULL, or can be written to.
@@ -308,7 +308,8 @@ byoc_status byoc_run(uint64_t session,
 
 // Runs a session once, with tensors that may be in the memory of a device that the session uses (`byoc_device_at`), and leaves results where
 // they were computed: `byoc_device_result` tells where. An input that only the device reads is copied within it, and not at all
-// where it is at the address that `byoc_device_input` tells. A result of the run before may be an input.
+// where it is at the address that `byoc_device_input` tells. A result of the run before may be an input; where the inputs have other shapes than
+// in that run, it goes over the host.
 //
 // What must hold:
 // `inputs` is an array of `count` tensors, whose pointers point to as much as they say: those of the host to memory of the program, those of a

@@ -55,8 +55,8 @@ pub unsafe extern "C" fn byoc_device_at(session: u64, index: usize, device: *mut
 }
 
 /// Writes to `tensor` where a device reads input `index` from in runs of the last run's shapes, with what it holds. A program may write there
-/// between two runs by the device's own API, and give the tensor to `byoc_run_on_devices`. An error where no device reads it, and
-/// before the first run.
+/// between two runs by the device's own API, and give the tensor to `byoc_run_on_devices`: it is not copied then, unless the host reads it too.
+/// It stays until a run with other shapes, or until the session is closed. An error where no device reads it, and before the first run.
 ///
 /// # Safety
 /// `tensor` is NULL, or can be written to.

@@ -29,7 +29,8 @@ pub unsafe extern "C" fn byoc_run(session: u64, inputs: *const byoc_array, count
 
 /// Runs a session once, with tensors that may be in the memory of a device that the session uses (`byoc_device_at`), and leaves results where
 /// they were computed: `byoc_device_result` tells where. An input that only the device reads is copied within it, and not at all
-/// where it is at the address that `byoc_device_input` tells. A result of the run before may be an input.
+/// where it is at the address that `byoc_device_input` tells. A result of the run before may be an input; where the inputs have other shapes than
+/// in that run, it goes over the host.
 ///
 /// # Safety
 /// `inputs` is an array of `count` tensors, whose pointers point to as much as they say: those of the host to memory of the program, those of a
@@ -121,18 +122,21 @@ impl Running {
             }
         }
         let inputs = inputs.iter().map(|input| input.input()).collect::<Result<Vec<_>>>()?;
-        self.given.clear();
         self.outputs.iter_mut().for_each(|output| *output = Output::default());
-        self.fetched = !keep;
+        self.fetched = false;
         if keep {
             // SAFETY: as for this function.
-            return unsafe { self.session.run_on_devices(&inputs) };
+            unsafe { self.session.run_on_devices(&inputs)? };
+            self.given.clear();
+            return Ok(());
         }
         let views = inputs.iter().filter_map(|input| match *input {
             Input::Host(view) => Some(view),
             Input::Device(_) => None,
         });
         self.session.run(&views.collect::<Vec<_>>())?;
+        self.given.clear();
+        self.fetched = true;
         (0..self.outputs.len()).try_for_each(|index| self.bring(index))
     }
 

@@ -71,7 +71,8 @@ impl byoc_device_array {
 pub(crate) struct Given<'a> {
     pub(crate) data: Elements<'a>,
     dtype: DType,
-    shape: &'a [i64],
+    /// A copy: that of a result is gone when the session makes memory for other shapes.
+    shape: Vec<i64>,
     strides: Vec<i64>,
 }
 
@@ -93,10 +94,11 @@ impl Given<'_> {
         }
         // SAFETY: the caller says so, and nothing is read where there is nothing.
         let shape = if rank == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(tensor.shape, rank) } };
-        let strides = contiguous_strides(shape);
+        let shape = shape.to_vec();
+        let strides = contiguous_strides(&shape);
         let device = DLDevice { device_type: tensor.device_type, device_id: tensor.device_id };
         if device != CPU {
-            let expected = bytes_of(dtype, shape);
+            let expected = bytes_of(dtype, &shape);
             if expected != Some(tensor.bytes) {
                 let shape: Vec<_> = shape.iter().map(i64::to_string).collect();
                 let what = format!("{} bytes are given for a tensor of {dtype}[{}]", tensor.bytes, shape.join(","));
@@ -116,11 +118,11 @@ impl Given<'_> {
     pub(crate) fn input(&self) -> Result<Input<'_>> {
         match &self.data {
             Elements::Host(data) => {
-                let view = TensorView::from_bytes(data, self.dtype, self.shape, &self.strides);
+                let view = TensorView::from_bytes(data, self.dtype, &self.shape, &self.strides);
                 view.map(Input::Host).map_err(|error| Diagnostic::new(Code::BadInput, error.message))
             }
             &Elements::Device(device, address) => {
-                Ok(Input::Device(DeviceArray { device, address, dtype: self.dtype, shape: self.shape }))
+                Ok(Input::Device(DeviceArray { device, address, dtype: self.dtype, shape: &self.shape }))
             }
         }
     }

@@ -4,6 +4,7 @@ use byoc_core::diagnostic::{Code, Diagnostic};
 use byoc_core::runtime::{DeviceArray as OnDevice, DeviceName};
 use byoc_plugin_api::dlpack::{CPU, DLDevice};
 use byoc_plugin_api::{DType, DomainHandles};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -11,6 +12,9 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::dlpack::{self, Taken};
 use crate::error::{bad_input, raised};
 use crate::session::{Lender, Session};
+
+/// DLPack's number of all devices that have none of their own: it does not tell whose memory it is.
+const WITHOUT_NUMBER: i32 = 12;
 
 /// An output of a session's last run, in the memory of the device that computed it. It is good until the session runs again.
 #[pyclass(frozen, module = "byoc")]
@@ -58,6 +62,10 @@ impl DeviceArray {
 
 #[pymethods]
 impl DeviceArray {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.session)
+    }
+
     /// The size of each dimension.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
@@ -110,7 +118,7 @@ impl DeviceArray {
     }
 
     /// The array as a capsule of DLPack, without a copy. All work on it is done, so that any stream may read it. The session does not
-    /// run while what was made of it is alive.
+    /// run while what was made of it is alive; work that was queued to read it has to be done before the next run.
     #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
     fn __dlpack__<'py>(
         &self,
@@ -157,11 +165,19 @@ impl<'py> OnDeviceInput<'py> {
             if array.get().session.is(session) {
                 return Ok(Some(OnDeviceInput::Own(array)));
             }
+            // Of another memory it is copied to the host, as any array.
+            if !session.get().reaches(array.get()) {
+                return Ok(None);
+            }
             let lender = array.get().lender(py)?;
             return Ok(Some(OnDeviceInput::Other { array, _lender: lender }));
         }
-        let Some(device) = dlpack::device_of(value)? else { return Ok(None) };
-        let taken = dlpack::take(name, value, session.get().queue(device))?;
+        let Some(device) = dlpack::device_of(value) else { return Ok(None) };
+        let Some(used) = session.get().used(device).filter(|_| device.device_type != WITHOUT_NUMBER) else {
+            return Ok(None);
+        };
+        // Not under the lock of the session: the producer may ask for any lock of its own.
+        let taken = dlpack::take(name, value, used.stream())?;
         if taken.device != device {
             let what = format!("input '{name}' says that it is on another device than its tensor");
             return Err(bad_input(py, what, "Report it to the maker of the array"));
@@ -194,6 +210,11 @@ impl Used {
     pub(crate) fn new((name, handles): (DeviceName, DomainHandles)) -> Used {
         Used { name: name.to_string(), handles }
     }
+
+    /// The queue, as DLPack has a stream: the address of its handle.
+    fn stream(&self) -> Option<usize> {
+        Some(self.handles.queue.addr()).filter(|queue| *queue != 0)
+    }
 }
 
 impl Session {
@@ -205,8 +226,10 @@ impl Session {
         self.used(device).map_or("", |used| &used.name)
     }
 
-    /// The queue of a device, as DLPack has a stream: the address of its handle.
-    fn queue(&self, device: DLDevice) -> Option<usize> {
-        self.used(device).map(|used| used.handles.queue.addr()).filter(|queue| *queue != 0)
+    /// Whether the domain of this session's device reaches the memory of an array of another session: they are in one context.
+    fn reaches(&self, array: &DeviceArray) -> bool {
+        let other = array.session.get().used(array.place).map(|used| (used.name.as_str(), used.handles.context));
+        let own = self.used(array.place).map(|used| (used.name.as_str(), used.handles.context));
+        own.is_some_and(|(_, context)| !context.is_null()) && own == other
     }
 }

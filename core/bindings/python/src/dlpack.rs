@@ -60,7 +60,7 @@ impl Export {
 
 impl Drop for Export {
     fn drop(&mut self) {
-        // Whoever ends the life of the tensor may be any thread. When the interpreter is gone, so is what it referred to.
+        // Whoever ends the life of the tensor may be any thread. When the interpreter is known to be gone, so is what it referred to.
         if Python::try_attach(|_| drop(self.owner.take())).is_none() {
             std::mem::forget(self.owner.take());
         }
@@ -120,9 +120,12 @@ unsafe extern "C" fn destroy<T: Capsule>(capsule: *mut ffi::PyObject) {
 
 fn capsule<T: Capsule>(py: Python<'_>, managed: T) -> PyResult<Bound<'_, PyAny>> {
     let managed = Box::into_raw(Box::new(managed));
-    // SAFETY: the pointer is that of a box, which `destroy`, or who takes the tensor, ends by its deleter.
+    // SAFETY: the pointer is that of a box, which `destroy`, or who takes the tensor, ends by its deleter; here, where there is no capsule.
     unsafe {
         let made = ffi::PyCapsule_New(managed.cast(), T::NAME.as_ptr(), Some(destroy::<T>));
+        if let (true, Some(deleter)) = (made.is_null(), (*managed).deleter()) {
+            deleter(managed);
+        }
         Bound::from_owned_ptr_or_err(py, made)
     }
 }
@@ -157,14 +160,14 @@ pub(crate) struct Taken<'py> {
     _capsule: Bound<'py, PyAny>,
 }
 
-/// The device that a value says that it is on, where that is not the host's memory.
-pub(crate) fn device_of(value: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
+/// The device that a value says that it is on, where that is not the host's memory. Who cannot tell is none.
+pub(crate) fn device_of(value: &Bound<'_, PyAny>) -> Option<DLDevice> {
     /// The host's memory, and that of the host which CUDA or ROCm reach by themselves.
     const OF_HOST: [i32; 4] = [1, 3, 11, 13];
     let py = value.py();
-    let Some(told) = value.getattr_opt(intern!(py, "__dlpack_device__"))? else { return Ok(None) };
-    let (device_type, device_id): (i32, i32) = told.call0()?.extract()?;
-    Ok((!OF_HOST.contains(&device_type)).then_some(DLDevice { device_type, device_id }))
+    let told = value.getattr_opt(intern!(py, "__dlpack_device__")).ok()??.call0().ok()?;
+    let (device_type, device_id): (i32, i32) = told.extract().ok()?;
+    (!OF_HOST.contains(&device_type)).then_some(DLDevice { device_type, device_id })
 }
 
 /// The tensor of a value on a device, when all work on it is done as far as the queue `stream` sees it. `name` is that of the input.

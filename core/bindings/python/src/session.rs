@@ -14,6 +14,7 @@ use byoc_plugin_api::{DType, Dim, Handle, TensorView};
 use byoc_tools::lists::{Given, Handles};
 use numpy::PyUntypedArray;
 use pyo3::exceptions::PyTypeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::{MutexExt, PyOnceLock};
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
@@ -77,13 +78,20 @@ impl<'py> Placed<'py> {
 /// What keeps the memory of a run that arrays refer to: the session, which will not run while this lives.
 #[pyclass(frozen, module = "byoc._native")]
 pub(crate) struct Lender {
-    _session: Py<Session>,
+    session: Py<Session>,
     _lent: Arc<()>,
+}
+
+#[pymethods]
+impl Lender {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> std::result::Result<(), PyTraverseError> {
+        visit.call(&self.session)
+    }
 }
 
 impl Lender {
     pub(crate) fn new<'py>(session: &Bound<'py, Session>, state: &State) -> PyResult<Bound<'py, Lender>> {
-        Bound::new(session.py(), Lender { _session: session.clone().unbind(), _lent: Arc::clone(&state.lent) })
+        Bound::new(session.py(), Lender { session: session.clone().unbind(), _lent: Arc::clone(&state.lent) })
     }
 }
 
@@ -209,7 +217,11 @@ impl Session {
         let mut state = own.state(py)?;
         if Arc::strong_count(&state.lent) > 1 {
             let message = "arrays of the run before refer to the memory of the session".to_owned();
-            return Err(bad_input(py, message, "Delete them before the next run, or leave out copy=False"));
+            return Err(bad_input(
+                py,
+                message,
+                "Delete them, and what was made of them by DLPack, before the next run",
+            ));
         }
         // Those of the run before, whose outputs are copied.
         state.loaded.take_back_texts();

@@ -55,7 +55,7 @@ impl Session {
     /// that only regions on its device read is copied within the device, and not at all where it is at the address that the session
     /// reads it from ([`Session::device_input`]); others go over the host.
     ///
-    /// An output of the last run may be an input. In an entry with sizes that are known only at run time all goes over the host.
+    /// An output of the last run may be an input; where the inputs have other shapes than in that run, it goes over the host. In an entry with sizes that are known only at run time all goes over the host.
     ///
     /// # Safety
     /// Each input on a device is of as many bytes as its type and shape say, in memory of that device which the domain of this session
@@ -108,7 +108,7 @@ impl Session {
     }
 
     /// Where a device reads an input from in runs with inputs of the shapes of the last run. `None` where none does, and before the
-    /// first run. What is given at that address to [`Session::run_on_devices`] is not copied.
+    /// first run. What is given at that address to [`Session::run_on_devices`] is not copied, unless the host reads it too.
     pub fn device_input(&self, index: usize) -> Option<DeviceArray<'_>> {
         if self.later.is_some() {
             return None;
@@ -145,7 +145,7 @@ impl Session {
             if let Some(size) = array.shape.iter().find(|size| **size < 0) {
                 return bad(format!("has a dimension of size {size}"));
             }
-            if self.memory_of(array.device).is_none() {
+            if self.memory_of(array).is_none() {
                 let DLDevice { device_type, device_id } = array.device;
                 let names: Vec<_> = self.devices.iter().map(|device| device.name().to_string()).collect();
                 let uses = if names.is_empty() { "no device".to_owned() } else { names.join(", ") };
@@ -160,15 +160,22 @@ impl Session {
         Ok(())
     }
 
-    /// The memory of a device that the session uses.
-    fn memory_of(&self, device: DLDevice) -> Option<usize> {
-        self.devices.iter().position(|known| known.handles().device == device).map(|index| index + 1)
+    /// The memory of the session's device that an array is in. Several devices may have the same numbers, for those without one of DLPack's
+    /// share one: then it is that whose values it is among.
+    fn memory_of(&self, array: &DeviceArray<'_>) -> Option<usize> {
+        let is_there = |memory: &usize| self.devices[memory - 1].handles().device == array.device;
+        let mut there = (1..=self.devices.len()).filter(is_there);
+        match (there.clone().count(), &self.state) {
+            (1, _) => there.next(),
+            (_, Some(state)) => there.find(|&memory| state.owns(memory, array.address, 1)),
+            (_, None) => None,
+        }
     }
 
     /// Whether an input can go to its place within its device: nobody reads it elsewhere, and it is not in memory that the run gives
     /// back or writes to before the input is copied.
     fn is_direct(&self, index: usize, array: &DeviceArray<'_>, fits: bool) -> bool {
-        let (value, Some(memory)) = (self.entry.inputs[index].value, self.memory_of(array.device)) else {
+        let (value, Some(memory)) = (self.entry.inputs[index].value, self.memory_of(array)) else {
             return false;
         };
         let mut calls = self.entry.calls.iter().zip(&self.memories);
@@ -183,7 +190,10 @@ impl Session {
             return true;
         }
         let at = |value: usize| state.is_on(value, memory) && state.on_device(value, memory) == array.address;
-        fits && (at(value) || self.entry.outputs.iter().any(|port| at(port.value)))
+        let size = state.bytes(&self.entry, value);
+        let mut outputs = self.steps.outputs.iter().filter(|crossing| crossing.from == memory);
+        fits && (at(value)
+            || outputs.any(|crossing| at(crossing.value) && state.bytes(&self.entry, crossing.value) >= size))
     }
 
     /// Copies an input from its device to the host.
@@ -196,7 +206,7 @@ impl Session {
         let mut held = Held::default();
         held.reshape(&name, array.dtype, array.shape).map_err(failed)?;
         let (to, length) = (held.view_mut(array.dtype).as_mut_ptr(), bytes(array.shape, array.dtype)?);
-        let (Some(memory), true) = (self.memory_of(array.device), length > 0) else { return Ok(held) };
+        let (Some(memory), true) = (self.memory_of(array), length > 0) else { return Ok(held) };
         self.in_turn(0, &mut |session| {
             let device = &session.devices[memory - 1];
             let mut domain = device.domain();
