@@ -21,6 +21,7 @@ mod lift;
 mod lower;
 mod pack_matrix;
 mod recurrent;
+mod scale_filters;
 mod settle;
 mod simplify;
 mod strided;
@@ -69,6 +70,7 @@ fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Resul
             views::run(&mut graph);
             integer::finish::run(&mut graph);
             fuse_epilogue::run(&mut graph);
+            scale_filters::run(&mut graph);
         }
         integer::channels_last::run(&mut graph);
         layout::run(&mut graph);

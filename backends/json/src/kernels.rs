@@ -27,6 +27,7 @@ mod parallel;
 mod pool;
 mod recurrent;
 mod reduce;
+pub(crate) mod scale_filters;
 mod scatter;
 mod simd;
 mod sizes;

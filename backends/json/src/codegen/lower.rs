@@ -255,7 +255,14 @@ fn reduction(graph: &Graph<'_>, step: &Step) -> Option<Op> {
         axes = (0..rank).collect();
     }
     let (from, to) = (*axes.first()?, *axes.last()? + 1);
-    (to - from == axes.len()).then_some(Op::Reduce { function, from, to })
+    let is_image = graph.shape(step.output(0)?).len() == 4 && [from, to, rank] == [2, 4, 4];
+    match (function, to - from == axes.len()) {
+        (_, false) => None,
+        // They may stay in NCHW16c.
+        (Reduce::Mean, true) if is_image => Some(Op::GlobalPool { max: false }),
+        (Reduce::Max, true) if is_image => Some(Op::GlobalPool { max: true }),
+        (_, true) => Some(Op::Reduce { function, from, to }),
+    }
 }
 
 /// Whether the value holds integers that index.

@@ -75,7 +75,8 @@ impl Op {
         match self {
             // What reads attributes checks them itself, with safe arithmetic.
             Op::Reference { op: _, attributes: _ } | Op::Resize { attributes: _ } => Ok(()),
-            Op::View | Op::Convert | Op::Expand | Op::Choose | Op::ToBlocked | Op::FromBlocked => Ok(()),
+            Op::View | Op::Convert | Op::ScaleFilters | Op::Expand | Op::Choose => Ok(()),
+            Op::ToBlocked | Op::FromBlocked => Ok(()),
             Op::GridSample(GridSample { sampling: _, beyond: _, align_corners: _ }) => Ok(()),
             Op::TopK { smallest: _ } => Ok(()),
             Op::GlobalPool { max: _ } | Op::Affine { act: _ } | Op::Unary { function: _ } => Ok(()),

@@ -130,6 +130,8 @@ pub(crate) enum Op {
     },
     /// The same elements in another type: f32, or one of 16 bits.
     Convert,
+    /// Filters for [`ConvKind::Blocked`] with windows of one pixel, times a factor for each input channel; inputs: filters, factors.
+    ScaleFilters,
     /// Broadcast to the shape of the output.
     Expand,
     /// `condition ? a : b`, broadcast; inputs: condition, a, b.
@@ -197,7 +199,8 @@ impl Op {
             Op::Unary { .. } | Op::Binary { .. } | Op::Concat { .. } | Op::ToBlocked | Op::FromBlocked => true,
             Op::Reference { .. } | Op::Gemm(_) | Op::Softmax { .. } | Op::LayerNorm { .. } | Op::Reduce { .. } => false,
             Op::Attention(_) | Op::Transpose { .. } | Op::Split { .. } | Op::Slice { .. } => false,
-            Op::Gather { .. } | Op::Columns { .. } | Op::Convert | Op::Expand | Op::Recurrent(_) => false,
+            Op::Gather { .. } | Op::Columns { .. } | Op::Convert | Op::ScaleFilters => false,
+            Op::Expand | Op::Recurrent(_) => false,
             Op::Choose
             | Op::Scatter { .. }
             | Op::Pad { .. }

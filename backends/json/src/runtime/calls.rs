@@ -22,6 +22,7 @@ mod product;
 mod quantised;
 mod recurrent;
 mod sampling;
+mod scale_filters;
 mod unequal;
 
 /// A kernel with everything that follows from shapes. Runs without allocation unless it is a reference kernel.
@@ -143,6 +144,7 @@ fn set_up(signature: &Signature<'_>) -> Result<Ready, Error> {
         Op::Slice { starts, steps } => movement::slice(signature, starts, steps),
         Op::Columns { packed } => columns::columns(signature, packed),
         Op::Convert => convert::convert(signature),
+        Op::ScaleFilters => scale_filters::scale(signature),
         Op::Gather { axis } => movement::gather(signature, *axis),
         Op::Expand => movement::expand(signature),
         Op::Choose => places::choose(signature),

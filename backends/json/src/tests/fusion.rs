@@ -168,6 +168,51 @@ fn silu_and_hard_swish_are_found() {
     check(&net, &[]);
 }
 
+/// Squeeze and excite; the mean as a reduction, too.
+#[test]
+fn factors_of_channels_go_into_filters() {
+    for (channels, out, as_reduction) in [(24, 40, false), (32, 16, true), (16, 100, false), (9, 7, true)] {
+        let (image, pixel) = ([1, channels, 8, 9], [1, channels, 1, 1]);
+        let mut net = empty();
+        let x = net.input([1, 8, 8, 9]);
+        let y = net.conv(x, channels, 1, 1, 1);
+        let mean = match as_reduction {
+            true => {
+                let axes = net.ints(&[2, -1]);
+                net.node("ReduceMean", &[y, axes], pixel, &[])
+            }
+            false => net.node("GlobalAveragePool", &[y], pixel, &[]),
+        };
+        let squeezed = net.conv(mean, channels, 1, 1, 1);
+        let factors = net.node("Sigmoid", &[squeezed], pixel, &[]);
+        let scaled = net.node("Mul", &[factors, y], image, &[]);
+        let z = net.conv(scaled, out, 1, 1, 1);
+        net.output(z);
+        let found = calls(&net);
+        // Only where there are fewer filters than pixels.
+        let count = |call: &str| found.iter().filter(|found| *found == call).count();
+        let counts = [count("scale_filters"), count("binary"), count("global_pool"), count("reduce")];
+        assert_eq!(counts, if out <= 72 { [1, 0, 1, 0] } else { [0, 1, 1, 0] }, "{found:?}");
+        check(&net, &[]);
+    }
+    // Two that read the product, and factors for rows.
+    for twice in [true, false] {
+        let image = [1, 16, 4, 4];
+        let mut net = empty();
+        let x = net.input(image);
+        let factors = net.input(if twice { [1, 16, 1, 1] } else { [1, 1, 4, 1] });
+        let y = net.conv(x, 16, 1, 1, 1);
+        let scaled = net.node("Mul", &[y, factors], image, &[]);
+        let z = net.conv(scaled, 16, 1, 1, 1);
+        net.output(z);
+        if twice {
+            net.output(scaled);
+        }
+        assert!(!calls(&net).iter().any(|call| call == "scale_filters"), "twice {twice}");
+        check(&net, &[]);
+    }
+}
+
 #[test]
 fn a_layer_norm_in_pieces_becomes_one() {
     let mut net = empty();

@@ -27,6 +27,16 @@ fn winograd() -> RegionBuilder {
     net
 }
 
+/// Factors for channels in front of a convolution.
+fn gated() -> RegionBuilder {
+    let mut net = empty();
+    let (x, factors) = (net.input([1, 24, 8, 8]), net.input([1, 24, 1, 1]));
+    let scaled = net.node("Mul", &[x, factors], [1, 24, 8, 8], &[]);
+    let y = net.conv(scaled, 16, 1, 1, 1);
+    net.output(y);
+    net
+}
+
 fn product() -> RegionBuilder {
     let mut net = empty();
     let x = net.input([6, 8]);
@@ -92,8 +102,16 @@ fn narrow() -> RegionBuilder {
 fn nets() -> Vec<RegionBuilder> {
     let attentions = [false, true].map(|split| super::fusion::attention(split, !split));
     let convolutions = [(3, 16, 1), (16, 32, 1), (16, 16, 16), (6, 6, 3)].map(|(x, y, group)| conv(x, y, group));
-    let others =
-        [winograd(), product(), pools(), movements(), transposed(), super::recurrent::both_directions(), narrow()];
+    let others = [
+        winograd(),
+        gated(),
+        product(),
+        pools(),
+        movements(),
+        transposed(),
+        super::recurrent::both_directions(),
+        narrow(),
+    ];
     let places = [super::places::cache(), super::sampling::chain()];
     convolutions.into_iter().chain(attentions).chain(others).chain(places).collect()
 }

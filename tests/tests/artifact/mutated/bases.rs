@@ -238,7 +238,9 @@ fn depthwise() -> Model {
     let net = net.node("AveragePool", "max", "mean", &[window(Ints(&[2, 2])), ("count_include_pad", Int(1))]);
     let net = net.node("LRN", "mean", "lrn", &[("size", Int(3))]).plain("GlobalAveragePool", "lrn", "pixel");
     let net = net.plain("Mul", "lrn pixel", "gated").node("Concat", "gated lrn", "y", &[("axis", Int(1))]);
-    net.output("y", &[1, 32, 3, 3]).0
+    let net = net.input("gate", &[1, 16, 1, 1]).weight("narrow", &[8, 16, 1, 1]).plain("Mul", "max gate", "open");
+    let net = net.conv("open narrow", "pointwise", 1, &[]);
+    net.output("y", &[1, 32, 3, 3]).output("pointwise", &[1, 8, 3, 3]).0
 }
 
 /// Groups that fill no block, and weights that are computed.

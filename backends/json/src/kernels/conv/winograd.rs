@@ -205,9 +205,7 @@ impl Band<'_> {
         for at in 0..self.panels * plan.in_blocks {
             self.transform(&self.panel(at / plan.in_blocks), at % plan.in_blocks, shared);
         }
-        for unit in 0..plan.out_blocks.div_ceil(self.job.at_once) {
-            self.multiply(inputs, unit, filters, sums);
-        }
+        self.multiply_all(inputs, 0..plan.out_blocks, filters, sums);
     }
 
     /// Shares out the tiles to be transformed, then the output blocks.
@@ -222,13 +220,12 @@ impl Band<'_> {
             }
         });
         let inputs: &[f32] = inputs;
-        let units = plan.out_blocks.div_ceil(self.job.at_once);
-        let tasks = threads.count().min(units);
+        let tasks = threads.count().min(plan.out_blocks);
         let own = SharedMut::new(own);
         threads.parallel_for(tasks, |task| {
             // SAFETY: one part of the scratch for each task.
             let (filters, sums) = unsafe { own.slice(task * plan.own, plan.own) }.split_at_mut(plan.filters);
-            part(units, tasks, task).for_each(|unit| self.multiply(inputs, unit, filters, sums));
+            self.multiply_all(inputs, part(plan.out_blocks, tasks, task), filters, sums);
         });
     }
 
@@ -248,10 +245,16 @@ impl Band<'_> {
         }
     }
 
-    /// All tiles by the output blocks of a unit, from transformed tiles to output pixels.
-    fn multiply(&self, inputs: &[f32], unit: usize, filters: &mut [f32], sums: &mut [f32]) {
-        let (plan, first) = (&self.job.plan, unit * self.job.at_once);
-        let outs = first..(first + self.job.at_once).min(plan.out_blocks);
+    /// All tiles by some output blocks, as many at once as a register tile takes.
+    fn multiply_all(&self, inputs: &[f32], outs: Range<usize>, filters: &mut [f32], sums: &mut [f32]) {
+        for first in outs.clone().step_by(self.job.at_once) {
+            self.multiply(inputs, first..(first + self.job.at_once).min(outs.end), filters, sums);
+        }
+    }
+
+    /// All tiles by the output blocks of a register tile, from transformed tiles to output pixels.
+    fn multiply(&self, inputs: &[f32], outs: Range<usize>, filters: &mut [f32], sums: &mut [f32]) {
+        let plan = &self.job.plan;
         let steps = plan.in_blocks.div_ceil(DEPTH);
         let row = outs.len() * BLOCK;
         let sums_point = self.tiles.len() * row + GAP;
