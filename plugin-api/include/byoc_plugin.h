@@ -269,9 +269,9 @@ typedef struct {
   void (*release_host)(void *domain, void *address);
   // Queues a copy from the host.
   int32_t (*upload)(void *domain, uint64_t to, const void *from, size_t bytes, byoc_sink error);
-  // Queues a copy to the host.
+  // Queues a copy to the host, from memory of the domain or from what a program has allocated itself in the context of the handles.
   int32_t (*download)(void *domain, void *to, uint64_t from, size_t bytes, byoc_sink error);
-  // Queues a copy within the device.
+  // Queues a copy within the device, to memory of the domain, from there or from where `download` copies from.
   int32_t (*copy)(void *domain, uint64_t to, uint64_t from, size_t bytes, byoc_sink error);
   // Waits for what is queued; fails where any of it went wrong.
   int32_t (*synchronize)(void *domain, byoc_sink error);

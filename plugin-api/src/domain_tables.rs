@@ -90,9 +90,9 @@ pub struct DomainTable {
     pub release_host: extern "C" fn(domain: *mut c_void, address: *mut c_void),
     /// Queues a copy from the host.
     pub upload: extern "C" fn(domain: *mut c_void, to: u64, from: *const c_void, bytes: usize, error: Sink) -> i32,
-    /// Queues a copy to the host.
+    /// Queues a copy to the host, from memory of the domain or from what a program has allocated itself in the context of the handles.
     pub download: extern "C" fn(domain: *mut c_void, to: *mut c_void, from: u64, bytes: usize, error: Sink) -> i32,
-    /// Queues a copy within the device.
+    /// Queues a copy within the device, to memory of the domain, from there or from where `download` copies from.
     pub copy: extern "C" fn(domain: *mut c_void, to: u64, from: u64, bytes: usize, error: Sink) -> i32,
     /// Waits for what is queued; fails where any of it went wrong.
     pub synchronize: extern "C" fn(domain: *mut c_void, error: Sink) -> i32,

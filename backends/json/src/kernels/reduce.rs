@@ -143,6 +143,9 @@ impl Kernel for Row<'_> {
     }
 }
 
+/// Rows that are summed by themselves, in four sums: one sum of many rows would round each time to the size of all of them.
+const STRIP: usize = 256;
+
 /// The reductions of up to 64 columns of a matrix, before [`Reduce::end`].
 struct Columns<'a> {
     op: Reduce,
@@ -152,22 +155,49 @@ struct Columns<'a> {
     y: &'a mut [f32],
 }
 
+impl Columns<'_> {
+    /// The `width` values from column `at * 16` on of a row.
+    ///
+    /// # Safety
+    /// They are there, and the processor has the features of `V`.
+    #[inline(always)]
+    unsafe fn load<V: V16>(&self, row: usize, at: usize, width: usize) -> V {
+        // SAFETY: the caller says so.
+        unsafe {
+            let from = self.x.as_ptr().add(row * self.inner + at * 16);
+            if width == 16 { V::load(from) } else { V::load_part(from, width, 0.0) }
+        }
+    }
+}
+
 impl Kernel for Columns<'_> {
     type Out = ();
 
     #[inline(always)]
     unsafe fn run<V: V16>(self) {
         let op = self.op;
-        for (at, y) in self.y.chunks_mut(16).enumerate() {
-            let width = y.len();
+        let columns = self.y.len();
+        for at in 0..columns.div_ceil(16) {
+            let width = (columns - at * 16).min(16);
             // SAFETY: `dispatch` checked the features; row l holds `width` values from `at * 16`.
             unsafe {
-                let mut acc = V::splat(op.start());
-                for l in 0..self.len {
-                    let from = self.x.as_ptr().add(l * self.inner + at * 16);
-                    acc = op.step(acc, if width == 16 { V::load(from) } else { V::load_part(from, width, 0.0) });
+                let mut all = V::splat(op.start());
+                for start in (0..self.len).step_by(STRIP) {
+                    let mut acc = [V::splat(op.start()); 4];
+                    let end = (start + STRIP).min(self.len);
+                    let mut row = start;
+                    while row + acc.len() <= end {
+                        for (i, acc) in acc.iter_mut().enumerate() {
+                            *acc = op.step(*acc, self.load(row + i, at, width));
+                        }
+                        row += acc.len();
+                    }
+                    for row in row..end {
+                        acc[0] = op.step(acc[0], self.load(row, at, width));
+                    }
+                    all = op.join(all, op.join(op.join(acc[0], acc[1]), op.join(acc[2], acc[3])));
                 }
-                acc.store_part(y.as_mut_ptr(), width);
+                all.store_part(self.y[at * 16..].as_mut_ptr(), width);
             }
         }
     }
@@ -215,6 +245,20 @@ mod tests {
                         }
                     }
                 }
+            }
+        }
+    }
+
+    /// Sums of equal numbers round in the same direction, again and again.
+    #[test]
+    fn sums_of_many_rows_stay_exact() {
+        let len = 1 << 18;
+        for inner in [1, 2, 16] {
+            let x = vec![0.1; len * inner];
+            for &isa in Isa::available() {
+                let mut y = vec![0.0; inner];
+                reduce(&Threads::with_isa(1, isa), Reduce::Mean, 1, len, inner, &x, &mut y);
+                assert!(y.iter().all(|mean| (mean - 0.1).abs() < 1e-5), "{isa:?}, {inner}: {y:?}");
             }
         }
     }
