@@ -131,6 +131,7 @@ class Job:
 
     def __init__(self, model: Path, data: Path, folder: Path) -> None:
         self.model, self.output, self.log = model, folder / "output", folder / "log"
+        self.held: set[int] = set()
         settings = ["--replicas", str(REPLICAS), "--batch", str(BATCH), "--block", str(BLOCK)]
         with self.log.open("wb") as log:
             # Ray runs in another folder than the one that these are relative to.
@@ -141,6 +142,7 @@ class Job:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.release()
         self.process.kill()
         self.process.wait()
 
@@ -170,13 +172,27 @@ class Job:
             self.fail(f"the job ended with {code}")
 
     def all_loaded(self) -> set[int]:
-        """The replicas, once each has read nearly all of the file."""
-        pids = self.replicas()
-        try:
-            loaded = [mapping(pid, self.model).resident >= 0.95 * self.model.stat().st_size for pid in pids]
-        except OSError:
-            return set()
-        return pids if len(pids) == REPLICAS and all(loaded) else set()
+        """The replicas, once each has read nearly all of the file. Until then those that have are held: one alone may be through with the
+        job before Ray has started another."""
+        loaded = set()
+        for pid in self.replicas():
+            with suppress(OSError):
+                if mapping(pid, self.model).resident >= 0.95 * self.model.stat().st_size:
+                    loaded.add(pid)
+        if len(loaded) == REPLICAS:
+            self.release()
+            return loaded
+        for pid in loaded - self.held:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+                self.held.add(pid)
+        return set()
+
+    def release(self) -> None:
+        for pid in self.held:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        self.held.clear()
 
     def rows_written(self) -> int:
         """Of files that are complete."""

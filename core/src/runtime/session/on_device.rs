@@ -55,7 +55,8 @@ impl Session {
     /// that only regions on its device read is copied within the device, and not at all where it is at the address that the session
     /// reads it from ([`Session::device_input`]); others go over the host.
     ///
-    /// An output of the last run may be an input; where the inputs have other shapes than in that run, it goes over the host. In an entry with sizes that are known only at run time all goes over the host.
+    /// An output of the last run may be an input; where the inputs have other shapes than in that run, it goes over the host. In an entry
+    /// with sizes that are known only at run time all does.
     ///
     /// # Safety
     /// Each input on a device is of as many bytes as its type and shape say, in memory of that device which the domain of this session
