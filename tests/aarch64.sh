@@ -92,7 +92,7 @@ for pack in true false; do
         check "pack=$pack, checked on $machine" 0 'this machine can run it' $machine check x86_64.byoc
         check "pack=$pack, run on $machine" 0 probabilities $machine run x86_64.byoc --fill random -o $machine.npz
     done
-    # But for rounding: AVX-512 divides by way of an estimate, which others do not have.
+    # But for rounding: products of few rows add up in as many sums as a processor has registers for.
     check "pack=$pack, the same outputs from both" 0 "" x86_64 verify x86_64.byoc --fill random --reference aarch64.npz
 done
 

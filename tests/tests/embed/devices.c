@@ -1,23 +1,10 @@
 /* Tensors in the memory of a device. The arguments are an artifact of y = x + w and curved = tanh(relu(x)), with x: f32[n,2] and
  * three rows {0.5, -0.5} in w, of which a simulated device computes all but tanh; the plugin of that device; and the file to which it writes what is called there. */
 #define _POSIX_C_SOURCE 200809L
-#include <byoc.h>
+#include "expect.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-static int wrong = 0;
-
-static void expect(int line, byoc_status status, const char *code) {
-    const char *found = status == BYOC_STATUS_OK ? "" : byoc_error_code();
-    if (strcmp(found ? found : "(none)", code) != 0) {
-        fprintf(stderr, "line %d: [%s] %s, not [%s]\n", line, found ? found : "(none)", byoc_error_message(), code);
-        wrong++;
-    }
-}
-#define FAILS(code, call) expect(__LINE__, call, code)
-#define WORKS(call) expect(__LINE__, call, "")
 #define IS(what)                                                   \
     do {                                                           \
         if (!(what)) {                                             \

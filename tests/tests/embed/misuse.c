@@ -1,27 +1,13 @@
 /* What a program may do wrong: each is a code, and the session goes on. Also threads, and artifacts in memory. The first argument is an
  * artifact of y = relu(x w + b) with x: f32[2,3] and y: f32[2,4]; the second one is a file that is none, the third one has the
  * variants 'first' and 'second'. */
-#include <byoc.h>
+#include "expect.h"
 /* Both headers in one program. */
 #include <byoc_plugin.h>
 
 #include <pthread.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-static int wrong = 0;
-
-static void expect(int line, byoc_status status, const char *code) {
-    const char *found = status == BYOC_STATUS_OK ? "" : byoc_error_code();
-    if (strcmp(found ? found : "(none)", code) != 0) {
-        fprintf(stderr, "line %d: [%s] %s, not [%s]\n", line, found ? found : "(none)", byoc_error_message(), code);
-        wrong++;
-    }
-}
-#define FAILS(code, call) expect(__LINE__, call, code)
-#define WORKS(call) expect(__LINE__, call, "")
 
 static const int64_t shape[2] = {2, 3};
 static const float ones[6] = {1, 1, 1, 1, 1, 1};

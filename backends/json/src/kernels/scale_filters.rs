@@ -1,12 +1,10 @@
 //! Packed filters of a 1x1 convolution times a factor for each input channel.
 
+use super::activation::parts_of;
 use super::isa::{Kernel, dispatch};
 use super::layout::BLOCK;
 use super::parallel::{SharedMut, Threads, part};
 use super::simd::V16;
-
-/// Values for which a thread more pays.
-const MIN_PART: usize = 16 * 1024;
 
 /// Whether so many values are filters for so many input channels, in the layout of [`super::ConvKind::Blocked`].
 pub(crate) fn fits(channels: usize, len: usize) -> bool {
@@ -20,7 +18,7 @@ pub(crate) fn fits(channels: usize, len: usize) -> bool {
 pub(crate) fn scale(threads: &Threads, w: &[f32], factors: &[f32], y: &mut [f32]) {
     assert!(w.len() == y.len() && fits(factors.len(), w.len()));
     let rows = w.len() / BLOCK;
-    let parts = threads.count().min(w.len() / MIN_PART).max(1);
+    let parts = parts_of(threads, w.len());
     let out = SharedMut::new(y);
     threads.parallel_for(parts, |i| {
         let rows = part(rows, parts, i);
