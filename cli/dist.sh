@@ -3,7 +3,8 @@
 # completions; the wheel; the crates; and for all of it the licences of what is compiled in, and an SBOM (CycloneDX). No time, random
 # number or path of the machine goes in, so that two runs of one commit can be compared.
 #
-# It needs maturin (pip install maturin), cargo-about and cargo-cyclonedx (cargo install --locked cargo-about cargo-cyclonedx).
+# It needs maturin (pip install maturin), cargo-about (cargo install --locked --features cli cargo-about) and cargo-cyclonedx
+# (cargo install --locked cargo-cyclonedx).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD

@@ -4,9 +4,9 @@
 use byoc_json_backend::kernels::integer::{self, Byte, Grid, Image, Out, Plain, Right, Scaled, Shape};
 use byoc_json_backend::kernels::nbits::{self, NBits, Weights, Zeros};
 use byoc_json_backend::kernels::{
-    Activation, AttentionParams, Bias, Binary, Broadcast, ConvKind, ConvParams, Epilogue, GemmParams, Isa, NormParams,
-    PackedB, Threads, Unary, attention, attention_scratch_len, binary, conv, from_blocked, gemm, gemm_packed,
-    gemm_scratch_len, layer_norm, pack_b, packed_b_len, softmax, to_blocked, transpose, unary,
+    Activation, AttentionParams, Bias, Binary, Broadcast, ConvKind, ConvParams, Epilogue, GemmParams, Isa, Math,
+    NormParams, PackedB, Threads, Unary, attention, attention_scratch_len, binary, conv, from_blocked, gemm,
+    gemm_packed, gemm_scratch_len, layer_norm, pack_b, packed_b_len, softmax, to_blocked, transpose, unary,
 };
 use std::time::Instant;
 
@@ -60,6 +60,7 @@ fn bench_conv(
         dilation: [1; 2],
         group,
         act,
+        math: Math::F32,
     };
     let kind = ConvKind::pick(&p);
     let x = vec![0.5; kind.input_len(&p).expect("countable")];

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use byoc_plugin_api::{Constants, DType, Error, Generated, Job, Options, Region};
 
+use crate::kernels::Math;
 use crate::program::{Program, text};
 
 mod attention_node;
@@ -20,6 +21,7 @@ mod layout;
 mod lift;
 mod lower;
 mod pack_matrix;
+mod precision;
 mod recurrent;
 mod scale_filters;
 mod settle;
@@ -40,8 +42,12 @@ pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, 
 
 fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Result<Program, Error> {
     region.validate()?;
-    if options.text("weights") != "model" && !options.bool("pack") {
-        return Err(Error::new("the options weights and pack=false exclude each other").hint("Leave one of them out"));
+    let math = Math::from_name(options.text("math"));
+    let packed = [("weights", options.text("weights") != "model"), ("math", math != Math::F32)];
+    if let Some((name, _)) = packed.into_iter().find(|(_, given)| *given && !options.bool("pack")) {
+        return Err(
+            Error::new(format!("the options {name} and pack=false exclude each other")).hint("Leave one of them out")
+        );
     }
     let mut graph = Graph::new(region, constants);
     // Fast kernels are chosen and laid out for sizes that are known before the run.
@@ -76,8 +82,9 @@ fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Resul
         layout::run(&mut graph);
         if options.bool("pack") {
             // What core computes once is exact: the region of constants that it folds has no input.
-            let narrow = DType::from_name(options.text("weights")).filter(|_| !region.inputs.is_empty());
-            pack_matrix::run(&mut graph, narrow);
+            let exact = region.inputs.is_empty();
+            pack_matrix::run(&mut graph, DType::from_name(options.text("weights")).filter(|_| !exact));
+            precision::run(&mut graph, if exact { Math::F32 } else { math });
         }
     }
     settle::program(graph, options.bool("pack"))

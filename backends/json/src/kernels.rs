@@ -5,6 +5,8 @@
 
 mod activation;
 mod affine;
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod attention;
 mod choose;
 mod conv;
@@ -25,6 +27,7 @@ mod norm;
 mod pad;
 mod parallel;
 mod pool;
+mod precision;
 mod recurrent;
 mod reduce;
 pub(crate) mod scale_filters;
@@ -57,6 +60,7 @@ pub use norm::{NormParams, layer_norm, softmax};
 pub use pad::{MAX_PAD_RANK, pad};
 pub use parallel::Threads;
 pub use pool::{Layout, PoolKind, PoolParams, global_pool, pool2d};
+pub use precision::Math;
 pub use recurrent::{
     Cell, GATES_LAYOUT, RecurrentInputs, RecurrentOutputs, RecurrentParams, pack_gates, packed_gates_len, recurrent,
 };

@@ -45,6 +45,11 @@ impl Backend for Json {
                     &["model", "f16", "bf16"],
                     "Type in which f32 weights of matrix products are stored: 16 bits are half of the bytes, and round",
                 ),
+                OptionSpec::choice(
+                    "math",
+                    &kernels::Math::NAMES,
+                    "How matrix units (AMX) compute f32, where the processor has them: bf16x6 as exactly, bf16x3 with 16 bits, bf16 with 8",
+                ),
                 OptionSpec::bool(
                     "winograd",
                     true,

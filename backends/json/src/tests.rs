@@ -15,4 +15,5 @@ mod places;
 mod recurrent;
 mod sampling;
 mod shapes;
+mod units;
 mod work;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the wheel into target/wheels, with the program `byoc` and the C library in it. It needs maturin (pip install maturin); for a
-# wheel that is passed on also cargo-about (cargo install --locked cargo-about), which gathers the licences of what is compiled in.
+# wheel that is passed on also cargo-about (cargo install --locked --features cli cargo-about), which gathers the licences of what is compiled in.
 set -euo pipefail
 cd "$(dirname "$0")"
 root=$(cd ../../.. && pwd)

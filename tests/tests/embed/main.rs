@@ -6,6 +6,7 @@ extern crate byoc_tests_macros;
 
 mod devices;
 mod installed;
+mod threads;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -79,9 +80,14 @@ const COMPILERS: &[&[&str]] = &[
     &["c++", "-x", "c++", "-std=c++20", "-pedantic"],
 ];
 
+/// The folder of a library that is compiled with ThreadSanitizer, which `tests/tsan.sh` gives.
+fn instrumented() -> Option<PathBuf> {
+    std::env::var_os("BYOC_TSAN_LIBRARY").map(PathBuf::from)
+}
+
 /// Builds a program with the library. The compiler must not say anything.
 fn build(compiler: &[&str], source: &Path, folder: &Path) {
-    let library = places::dependencies();
+    let library = instrumented().unwrap_or_else(places::dependencies);
     let mut command = Command::new(compiler[0]);
     command.args(&compiler[1..]).args(["-Wall", "-Wextra", "-Wredundant-decls", "-Werror", "-O1", "-g", "-I"]);
     command.arg(folder_of_library().join("include")).arg("-I").arg(places::checkout().join("plugin-api/include"));
@@ -101,8 +107,12 @@ fn run(folder: &Folder, arguments: &[&str]) -> Outcome {
     byoc_tests::program::isolate(&mut command);
     // Memory of the library's lives as long as the process.
     command.env("ASAN_OPTIONS", "detect_leaks=0");
-    // The library is not compiled with it, so that its locks are not seen.
-    command.env("TSAN_OPTIONS", "ignore_noninstrumented_modules=1").args(arguments).current_dir(folder.path());
+    let races = match instrumented() {
+        Some(_) => format!("suppressions={}", places::checkout().join("tests/tsan.supp").display()),
+        // The library is not compiled with it, so that its locks are not seen.
+        None => "ignore_noninstrumented_modules=1".to_owned(),
+    };
+    command.env("TSAN_OPTIONS", races).args(arguments).current_dir(folder.path());
     outcome(&mut command)
 }
 

@@ -7,7 +7,7 @@ use super::graph::{Edges, Graph, Rewrite};
 use super::lift::four;
 use super::window::Window;
 use crate::constants::{Part, Recipe};
-use crate::kernels::{Activation, ConvKind, ConvParams};
+use crate::kernels::{Activation, ConvKind, ConvParams, Math};
 use crate::program::{Conv, Op, Step};
 
 /// What the options allow.
@@ -60,6 +60,7 @@ fn convolution(graph: &mut Graph<'_>, edges: &Edges, index: usize, wanted: Wante
         dilations: window.dilations,
         group,
         act: Activation::None,
+        math: Math::F32,
     };
     Op::Conv(conv.clone()).check().ok()?;
     let chain = match (graph.constant(w).map(|constant| constant.id), constant_or_absent(graph, bias)) {

@@ -4,7 +4,7 @@ use byoc_plugin_api::{DType, Dim};
 
 use super::graph::Graph;
 use super::window::Window;
-use crate::kernels::{Activation, Binary, Broadcast, Reduce, Unary};
+use crate::kernels::{Activation, Binary, Broadcast, Math, Reduce, Unary};
 use crate::program::{Gemm, Op, Pool, Step};
 
 pub(super) mod movement;
@@ -156,7 +156,14 @@ fn gemm(graph: &Graph<'_>, step: &Step) -> Option<Step> {
     let is_gemm = step.onnx()? == "Gemm";
     let alpha = if is_gemm { finite(step.float("alpha", 1.0))? } else { 1.0 };
     let flag = |name: &str| is_gemm && step.int(name, 0) != 0;
-    let gemm = Gemm { trans_a: flag("transA"), trans_b: flag("transB"), packed: None, alpha, act: Activation::None };
+    let gemm = Gemm {
+        trans_a: flag("transA"),
+        trans_b: flag("transB"),
+        packed: None,
+        alpha,
+        act: Activation::None,
+        math: Math::F32,
+    };
     let mut inputs = vec![Some(a), Some(b)];
     if let Some(c) = step.input(2).filter(|_| is_gemm && step.float("beta", 1.0) != 0.0) {
         if step.float("beta", 1.0) != 1.0 {

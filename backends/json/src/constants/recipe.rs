@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::integer::Form;
 use super::matrix::Matrix;
 use crate::kernels::{
-    Activation, ConvKind, ConvParams, GATES_LAYOUT, Narrow, PACKED_B_LAYOUT, pack_gates, packed_b_len,
+    Activation, ConvKind, ConvParams, GATES_LAYOUT, Math, Narrow, PACKED_B_LAYOUT, pack_gates, packed_b_len,
     packed_gates_len, product,
 };
 
@@ -336,6 +336,7 @@ fn params(shape: &[usize; 4], group: usize) -> ConvParams {
         dilation: [1, 1],
         group,
         act: Activation::None,
+        math: Math::F32,
     }
 }
 

@@ -3,6 +3,8 @@
 //! The fast kernels work on NCHW16c tensors (see [`layout`](super::layout)): 16 channels of one pixel are side by
 //! side, so one vector holds 16 output channels of a pixel and no shuffles are needed.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod blocked;
 mod depthwise;
 mod finish;
@@ -20,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::activation::Activation;
 use super::layout::BLOCK;
 use super::parallel::Threads;
+use super::precision::Math;
 use super::sizes::{product, reach};
 
 /// The shape of a 2-D convolution (or correlation, as in every deep learning framework).
@@ -53,6 +56,8 @@ pub struct ConvParams {
     pub group: usize,
     /// Applied last.
     pub act: Activation,
+    /// How exactly matrix units compute it, of [`ConvKind::Blocked`] and [`ConvKind::Winograd`].
+    pub math: Math,
 }
 
 /// Which kernel computes a convolution: it fixes the layouts of input, weights and output.
@@ -168,6 +173,15 @@ impl ConvKind {
         }
     }
 
+    /// Whether matrix units compute it.
+    pub fn is_on_units(self, p: &ConvParams, threads: &Threads) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        let takes = self.packing() == ConvKind::Blocked && amx::takes(threads, &blocked::thinned(p));
+        #[cfg(not(target_arch = "x86_64"))]
+        let (takes, _) = (false, (p, threads));
+        takes
+    }
+
     /// Whether the input is NCHW16c (else NCHW).
     pub fn input_blocked(self) -> bool {
         matches!(self, ConvKind::Blocked | ConvKind::Winograd | ConvKind::Depthwise)
@@ -216,7 +230,7 @@ impl ConvKind {
             return None;
         }
         match self {
-            ConvKind::Blocked => blocked::scratch_len(p),
+            ConvKind::Blocked => blocked::scratch_len(p, threads),
             ConvKind::Winograd => winograd::scratch_len(p, threads),
             ConvKind::Depthwise => Some(0),
             ConvKind::First => first::scratch_len(p)?.checked_mul(threads),

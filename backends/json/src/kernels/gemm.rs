@@ -3,6 +3,8 @@
 //! Own tiles rather than a library: one thread is about equal, but a library's split over threads loses up to 2x on
 //! skinny shapes, and constant weights are packed once, at compile time.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod block;
 mod few;
 mod finish;
@@ -17,6 +19,7 @@ use super::activation::Activation;
 use super::isa::Isa;
 use super::layout::BLOCK;
 use super::parallel::{SharedMut, Threads, grid, part};
+use super::precision::Math;
 use super::sizes::reach;
 pub(crate) use block::scratch_len as block_scratch_len;
 use block::{Panels, Source};
@@ -54,6 +57,8 @@ pub struct GemmParams {
     pub alpha: f32,
     /// Factor of what C held before; 0 does not read it.
     pub beta: f32,
+    /// How exactly matrix units compute it, of a packed B.
+    pub math: Math,
 }
 
 /// Most rows of a product for which B is read as it is given: it is not put into panels of f32 first.
@@ -75,6 +80,7 @@ impl GemmParams {
             c_batch: [0, 0],
             alpha: 1.0,
             beta: 0.0,
+            math: Math::F32,
         }
     }
 
@@ -104,6 +110,15 @@ impl GemmParams {
     fn work(&self) -> usize {
         let matrices = self.batch[0].saturating_mul(self.batch[1]);
         matrices.saturating_mul(self.m).saturating_mul(self.n).saturating_mul(self.k.max(1))
+    }
+
+    /// Whether matrix units compute the product, if its B is packed.
+    pub fn is_on_units(&self, threads: &Threads) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        let takes = amx::takes(threads, self);
+        #[cfg(not(target_arch = "x86_64"))]
+        let (takes, _) = (false, threads);
+        takes
     }
 
     fn small(&self) -> bool {
@@ -136,7 +151,15 @@ pub struct Epilogue<'a> {
 
 /// f32 values of scratch that [`gemm`] and [`gemm_packed`] need on this many threads; `None` if they cannot be counted.
 pub fn gemm_scratch_len(p: &GemmParams, threads: usize) -> Option<usize> {
-    block_scratch_len(p.m, p.n, p.k)?.checked_mul(threads)
+    scratch_of_one(p)?.checked_mul(threads)
+}
+
+/// f32 values of scratch of one thread.
+fn scratch_of_one(p: &GemmParams) -> Option<usize> {
+    let vectors = block_scratch_len(p.m, p.n, p.k)?;
+    #[cfg(target_arch = "x86_64")]
+    let vectors = vectors.max(amx::scratch_len(p)?);
+    Some(vectors)
 }
 
 /// C = act(alpha A B + beta C + bias + residual).
@@ -215,8 +238,8 @@ fn split(p: &GemmParams, isa: Isa, threads: usize) -> (usize, usize) {
 
 fn run(threads: &Threads, p: &GemmParams, a: &[f32], b: Source, c: &mut [f32], e: &Epilogue<'_>, scratch: &mut [f32]) {
     check(p, a, c, e);
-    let each = block_scratch_len(p.m, p.n, p.k);
-    let Some(each) = each.filter(|_| gemm_scratch_len(p, threads.count()).is_some_and(|len| scratch.len() >= len))
+    let each = scratch_of_one(p);
+    let Some(each) = each.filter(|each| each.checked_mul(threads.count()).is_some_and(|len| scratch.len() >= len))
     else {
         panic!("the scratch is too short");
     };
@@ -224,6 +247,8 @@ fn run(threads: &Threads, p: &GemmParams, a: &[f32], b: Source, c: &mut [f32], e
     let total = p.batch[0] * p.batch[1] * row_parts * column_parts;
     let tasks = threads.count().min(total);
     let (out, scratch) = (SharedMut::new(c), SharedMut::new(scratch));
+    #[cfg(target_arch = "x86_64")]
+    let by_tiles = amx::takes(threads, p) && !matches!(b, Source::Strided(..));
     threads.parallel_for(tasks, |task| {
         // SAFETY: one part of the scratch for each task.
         let scratch = unsafe { scratch.slice(task * each, each) };
@@ -246,8 +271,15 @@ fn run(threads: &Threads, p: &GemmParams, a: &[f32], b: Source, c: &mut [f32], e
                 act: e.act,
             };
             // SAFETY: `check` and the callers checked that the strides stay within the slices; tasks write disjoint
-            // rows, columns or matrices of C.
-            unsafe { block.run(scratch) };
+            // rows, columns or matrices of C; the scratch was measured for both.
+            unsafe {
+                #[cfg(target_arch = "x86_64")]
+                if by_tiles {
+                    amx::run(&block, scratch);
+                    continue;
+                }
+                block.run(scratch);
+            }
         }
     });
 }

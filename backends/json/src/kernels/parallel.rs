@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The threads (and the instruction set) that kernels run on. Build once, share by reference.
 pub struct Threads {
     isa: Isa,
+    /// Whether there are matrix units.
+    #[cfg(target_arch = "x86_64")]
+    amx: bool,
     count: usize,
     pool: Option<ThreadPool>,
 }
@@ -22,7 +25,19 @@ impl Threads {
     pub fn with_isa(count: usize, isa: Isa) -> Threads {
         let isa = if isa.is_available() { isa } else { Isa::Portable };
         let count = count.max(1);
-        Threads { isa, count, pool: (count > 1).then(|| ThreadPool::start(count - 1)) }
+        Threads {
+            isa,
+            #[cfg(target_arch = "x86_64")]
+            amx: isa == Isa::Avx512 && super::amx::is_available(),
+            count,
+            pool: (count > 1).then(|| ThreadPool::start(count - 1)),
+        }
+    }
+
+    /// Whether matrix units may be used.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn has_amx(&self) -> bool {
+        self.amx
     }
 
     /// How many threads work, the caller included.

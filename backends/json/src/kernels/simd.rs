@@ -333,6 +333,15 @@ macro_rules! whole {
 pub(crate) struct Avx512x16(__m512);
 
 #[cfg(target_arch = "x86_64")]
+impl Avx512x16 {
+    /// The vector itself.
+    #[inline(always)]
+    pub(crate) fn lanes(self) -> __m512 {
+        self.0
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
 impl V16 for Avx512x16 {
     const REGISTERS: usize = 1;
     #[inline(always)]

@@ -124,7 +124,7 @@ impl Op {
 
 impl Conv {
     fn check(&self) -> Result<(), String> {
-        let Conv { kind: _, kernel, strides, pads, dilations, group, act: _ } = self;
+        let Conv { kind: _, kernel, strides, pads, dilations, group, act: _, math: _ } = self;
         window(kernel, strides, dilations)?;
         range("a padding", pads, 0, MAX_WINDOW)?;
         range("the number of groups", &[*group], 1, MAX_WINDOW)
@@ -133,7 +133,7 @@ impl Conv {
 
 impl Gemm {
     fn check(&self) -> Result<(), String> {
-        let Gemm { trans_a: _, trans_b: _, packed, alpha: _, act: _ } = self;
+        let Gemm { trans_a: _, trans_b: _, packed, alpha: _, act: _, math: _ } = self;
         range("a size of the packed matrix", packed.as_ref().map_or(&[], |sizes| sizes), 0, MAX_SIZE)
     }
 }

@@ -6,7 +6,7 @@ use byoc_plugin_api::{Attribute, float_json as float};
 use serde::{Deserialize, Serialize};
 
 use super::{Combine, IntegerConv, IntegerGemm, IntegerPool, NBits};
-use crate::kernels::{Activation, Beyond, Binary, Cell, ConvKind, ConvParams, Reduce, Sampling, Unary};
+use crate::kernels::{Activation, Beyond, Binary, Cell, ConvKind, ConvParams, Math, Reduce, Sampling, Unary};
 
 /// A kernel and its parameters, as far as they do not follow from shapes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -230,6 +230,9 @@ pub(crate) struct Conv {
     pub(crate) group: usize,
     /// Applied last.
     pub(crate) act: Activation,
+    /// How exactly matrix units compute it.
+    #[serde(default, skip_serializing_if = "Math::is_f32")]
+    pub(crate) math: Math,
 }
 
 impl Conv {
@@ -250,6 +253,7 @@ impl Conv {
             dilation: self.dilations,
             group: self.group,
             act: self.act,
+            math: self.math,
         }
     }
 }
@@ -269,6 +273,9 @@ pub(crate) struct Gemm {
     pub(crate) alpha: f32,
     /// Applied last.
     pub(crate) act: Activation,
+    /// How exactly matrix units compute it, where B is packed.
+    #[serde(default, skip_serializing_if = "Math::is_f32")]
+    pub(crate) math: Math,
 }
 
 /// Parameters of a pooling.

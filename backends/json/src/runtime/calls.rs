@@ -4,7 +4,7 @@ use byoc_plugin_api::Error;
 
 use super::memory::Io;
 use super::plan::Sharing;
-use crate::kernels::{BLOCK, Threads};
+use crate::kernels::{BLOCK, Math, Threads};
 use crate::program::{Op, Program, Step, Value};
 
 mod attention;
@@ -29,6 +29,11 @@ mod unequal;
 pub(super) trait Call: Send {
     /// Computes the outputs of the step.
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error>;
+
+    /// How exactly matrix units compute it; f32 where they do not.
+    fn math(&self) -> Math {
+        Math::F32
+    }
 }
 
 /// A call, and what it needs.

@@ -105,9 +105,9 @@ impl Prepared {
         let steps = program.steps.iter().filter(|step| step.op != Op::View);
         let work = steps.zip(&self.steps).map(|(step, prepared)| match prepared.outputs.is_empty() {
             true => Work::default(),
-            false => Work::of(program, step, shapes),
+            false => Work::of(program, step, shapes, prepared.call.math()),
         });
-        work.chain([Work { operations: 0, bytes }]).collect()
+        work.chain([Work { bytes, ..Work::default() }]).collect()
     }
 
     /// Fills the outputs that no step wrote to directly.

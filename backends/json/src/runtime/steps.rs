@@ -42,7 +42,7 @@ impl Clock {
         let named = named.chain([(COPY.to_owned(), Vec::new())]);
         let work = work.into_iter().chain(std::iter::repeat(Work::default()));
         let step = |(((kernel, nodes), (start, time)), work): ((_, &(Duration, Duration)), Work)| StepTime {
-            kernel,
+            kernel: if work.math.is_f32() { kernel } else { format!("{kernel} {}", work.math.name()) },
             nodes,
             indices: Vec::new(),
             start: start.as_secs_f64(),

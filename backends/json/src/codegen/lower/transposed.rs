@@ -4,7 +4,7 @@ use byoc_plugin_api::{Dim, TransposedWindow};
 
 use super::super::graph::Graph;
 use super::super::lift::four;
-use crate::kernels::{Activation, ConvKind};
+use crate::kernels::{Activation, ConvKind, Math};
 use crate::program::{Conv, Op, Step};
 
 /// In place of a size that is not known: the windows of most nodes do not depend on it.
@@ -30,6 +30,7 @@ pub(super) fn lower(graph: &Graph<'_>, step: &Step) -> Option<Step> {
         dilations: window.dilations.try_into().ok()?,
         group,
         act: Activation::None,
+        math: Math::F32,
     };
     Some(Step {
         name: step.name.clone(),

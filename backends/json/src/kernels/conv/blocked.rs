@@ -1,5 +1,7 @@
 //! Direct convolution from NCHW16c to NCHW16c: cache blocking and the split over threads.
 
+#[cfg(target_arch = "x86_64")]
+use super::amx;
 use super::pack::group_blocks;
 use super::tile::{Tile, TileFn, cuts, out_blocks, taps_inside, tiles};
 use super::{ConvParams, Operands};
@@ -24,9 +26,23 @@ fn thins(p: &ConvParams) -> bool {
     pointwise(p) && p.stride != [1, 1] && reaches
 }
 
-/// f32 values of scratch: the thinned input.
-pub(super) fn scratch_len(p: &ConvParams) -> Option<usize> {
+/// f32 values of scratch: the thinned input, and what matrix units need.
+pub(super) fn scratch_len(p: &ConvParams, threads: usize) -> Option<usize> {
+    let thin = thinned_len(p)?;
+    #[cfg(target_arch = "x86_64")]
+    let thin = thin.checked_add(amx::scratch_len(&thinned(p), threads)?)?;
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = threads;
+    Some(thin)
+}
+
+fn thinned_len(p: &ConvParams) -> Option<usize> {
     if thins(p) { product(&[p.n, p.ic.div_ceil(BLOCK), p.oh, p.ow, BLOCK]) } else { Some(0) }
+}
+
+/// The same convolution of the thinned input, if it is thinned.
+pub(super) fn thinned(p: &ConvParams) -> ConvParams {
+    if thins(p) { ConvParams { ih: p.oh, iw: p.ow, stride: [1, 1], ..p.clone() } } else { p.clone() }
 }
 
 /// Output rows as the kernel walks them. A 1x1 convolution of stride 1 sees the image as rows of its own choice,
@@ -110,13 +126,12 @@ struct Job<'a> {
 
 pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) {
     if thins(p) {
-        let Some(len) = scratch_len(p) else { panic!("`conv` takes no such parameters") };
-        let thin = &mut scratch[..len];
+        let Some(len) = thinned_len(p) else { panic!("`conv` takes no such parameters") };
+        let (thin, scratch) = scratch.split_at_mut(len);
         gather(threads, p, o.x, thin);
-        let dense = ConvParams { ih: p.oh, iw: p.ow, stride: [1, 1], ..p.clone() };
-        return run_dense(threads, &dense, Operands { x: thin, ..o }, y);
+        return run_dense(threads, &thinned(p), Operands { x: thin, ..o }, y, scratch);
     }
-    run_dense(threads, p, o, y);
+    run_dense(threads, p, o, y, scratch);
 }
 
 /// Every stride-th pixel of every stride-th row.
@@ -138,7 +153,13 @@ fn gather(threads: &Threads, p: &ConvParams, x: &[f32], out: &mut [f32]) {
     });
 }
 
-fn run_dense(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32]) {
+fn run_dense(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) {
+    #[cfg(target_arch = "x86_64")]
+    if amx::run(threads, p, o, y, scratch) {
+        return;
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = scratch;
     let isa = threads.isa();
     let plan = Plan::new(p, isa, threads.count());
     let tasks = p.n * plan.groups * plan.row_parts * plan.out_parts;

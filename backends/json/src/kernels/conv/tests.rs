@@ -140,6 +140,7 @@ fn params(c: Case, act: Activation) -> ConvParams {
         dilation,
         group,
         act,
+        math: Math::F32,
     }
 }
 
@@ -305,7 +306,23 @@ fn transposed_against_f64_loops() {
         };
         let (oh, ow, act) =
             (out(ih, kh, 0), out(iw, kw, 1), [Activation::None, Activation::Relu, Activation::Sigmoid][i % 3]);
-        let p = ConvParams { n, ic, ih, iw, oc, oh, ow, kh, kw, stride, pad: [pad[0], pad[1]], dilation, group, act };
+        let p = ConvParams {
+            n,
+            ic,
+            ih,
+            iw,
+            oc,
+            oh,
+            ow,
+            kh,
+            kw,
+            stride,
+            pad: [pad[0], pad[1]],
+            dilation,
+            group,
+            act,
+            math: Math::F32,
+        };
         let (x, w) = (noise(n * ic * ih * iw, 1), noise(ic * (oc / group) * kh * kw, 2));
         let (bias, residual) = (noise(oc, 3), noise(n * oc * oh * ow, 4));
         let want = transposed(&p, &x, &w, &bias, &residual);
@@ -318,6 +335,107 @@ fn transposed_against_f64_loops() {
                     (f64::from(*got) - want).abs() <= 2e-5 * (1.0 + want.abs()),
                     "{isa:?} {p:?}: [{i}] {got} for {want}"
                 );
+            }
+        }
+    }
+}
+
+/// Every way of computing f32 on matrix units, which are emulated where there are none.
+#[cfg(target_arch = "x86_64")]
+mod matrix_units {
+    use super::*;
+
+    /// What a convolution may be off by, of the square root of the products and of itself.
+    const WAYS: [(Math, f64); 3] = [(Math::Bf16x6, 1e-6), (Math::Bf16x3, 1e-5), (Math::Bf16, 4e-3)];
+
+    /// None without AVX-512, which comes with them.
+    fn with_units<const N: usize>(counts: [usize; N]) -> Vec<Threads> {
+        let there = Isa::Avx512.is_available();
+        counts.into_iter().filter(|_| there).map(|count| Threads::with_isa(count, Isa::Avx512)).collect()
+    }
+
+    fn check(c: Case) {
+        let p = params(c, Activation::None);
+        let x = noise(p.n * p.ic * p.ih * p.iw, 1);
+        let w = noise(p.oc * (p.ic / p.group) * p.kh * p.kw, 2);
+        let (bias, residual) = (noise(p.oc, 3), noise(p.n * p.oc * p.oh * p.ow, 4));
+        for (index, act) in [Activation::None, Activation::Relu, Activation::Sigmoid].into_iter().enumerate() {
+            let (bias, residual) = if index == 0 { (None, None) } else { (Some(&bias[..]), Some(&residual[..])) };
+            let (math, error) = WAYS[index];
+            let p = ConvParams { act, math, ..p.clone() };
+            let want = reference(&p, &x, &w, bias, residual);
+            let scale = ((p.ic / p.group * p.kh * p.kw) as f64).sqrt();
+            for threads in with_units([1, 2, 3]) {
+                for kind in [ConvKind::Blocked, ConvKind::Winograd].into_iter().filter(|kind| kind.supports(&p)) {
+                    let got = run(&threads, kind, &p, &x, &w, bias, residual);
+                    for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+                        let close = (f64::from(*got) - want).abs() <= error * (scale + want.abs());
+                        assert!(close, "{math:?} {kind:?} {} threads {p:?}: [{i}] {got} for {want}", threads.count());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn shapes_windows_and_groups() {
+        for case in [
+            (1, 32, 32, 1, [5, 5], [1, 1], [1, 1], [0; 4], [1, 1]),
+            (2, 40, 24, 1, [7, 6], [3, 3], [1, 1], [1; 4], [1, 1]),
+            (1, 48, 70, 1, [9, 20], [3, 2], [1, 1], [0, 1, 2, 0], [2, 1]),
+            (1, 64, 16, 1, [8, 3], [1, 5], [1, 1], [0, 2, 0, 2], [1, 1]),
+            // Thinned first, and a stride that is left to the vector units.
+            (1, 33, 32, 1, [9, 9], [1, 1], [2, 2], [0; 4], [1, 1]),
+            (1, 32, 32, 1, [9, 9], [3, 3], [2, 2], [1; 4], [1, 1]),
+            // Groups of whole blocks; a block by itself, which is left to the vector units.
+            (1, 64, 96, 2, [6, 6], [3, 3], [1, 1], [1; 4], [1, 1]),
+            (1, 16, 16, 1, [6, 6], [3, 3], [1, 1], [1; 4], [1, 1]),
+            // Several bands.
+            (1, 160, 16, 1, [40, 40], [3, 3], [1, 1], [1; 4], [1, 1]),
+        ] {
+            check(case);
+        }
+    }
+
+    /// The error of each way is what its pieces leave out, which no other kernel's is: so it ran.
+    #[test]
+    fn errors_are_those_of_the_pieces() {
+        let p = params((1, 64, 32, 1, [12, 12], [3, 3], [1, 1], [1; 4], [1, 1]), Activation::None);
+        let (x, w) = (noise(p.ic * p.ih * p.iw, 5), noise(p.oc * p.ic * 9, 6));
+        let want = reference(&p, &x, &w, None, None);
+        let [threads] = &with_units([1])[..] else { return };
+        let largest = want.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
+        for (math, range) in [(Math::Bf16x6, 1e-8..5e-7), (Math::Bf16x3, 1e-6..1e-5), (Math::Bf16, 5e-4..5e-3)] {
+            let p = ConvParams { math, ..p.clone() };
+            let got = run(threads, ConvKind::Blocked, &p, &x, &w, None, None);
+            let error =
+                got.iter().zip(&want).fold(0.0_f64, |most, (got, want)| most.max((f64::from(*got) - want).abs()));
+            assert!(range.contains(&(error / largest)), "{math:?}: {:e}", error / largest);
+        }
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite() {
+        let p = params((1, 40, 40, 1, [7, 7], [3, 3], [1, 1], [1; 4], [1, 1]), Activation::None);
+        let [threads] = &with_units([1])[..] else { return };
+        for (in_x, special) in [f32::INFINITY, f32::NAN, f32::MAX].into_iter().flat_map(|it| [(true, it), (false, it)])
+        {
+            let (mut x, mut w) = (noise(p.ic * p.ih * p.iw, 5), noise(p.oc * p.ic * 9, 6));
+            if in_x {
+                x[35 * 49 + 8] = special
+            } else {
+                w[(33 * p.ic + 38) * 9 + 4] = special
+            }
+            let want = run(threads, ConvKind::Blocked, &p, &x, &w, None, None);
+            for (math, error) in WAYS {
+                let got = run(threads, ConvKind::Blocked, &ConvParams { math, ..p.clone() }, &x, &w, None, None);
+                for (got, want) in got.iter().zip(&want) {
+                    let near = (got - want).abs() <= 20.0 * error as f32 * (1.0 + want.abs());
+                    assert!(
+                        near || got == want || got.is_nan() && want.is_nan(),
+                        "{math:?} {special} {in_x}: {got} for {want}"
+                    );
+                }
             }
         }
     }

@@ -111,13 +111,16 @@ impl Plan {
 
 /// f32 values of scratch on so many threads; `None` if they cannot be counted.
 pub(super) fn scratch_len(p: &ConvParams, threads: usize) -> Option<usize> {
-    match Plan::new(p, threads) {
-        Some(plan) => plan.shared().checked_add(plan.own.checked_mul(threads)?),
-        None => blocked::scratch_len(p),
-    }
+    let direct = blocked::scratch_len(p, threads)?;
+    let Some(plan) = Plan::new(p, threads) else { return Some(direct) };
+    Some(plan.shared().checked_add(plan.own.checked_mul(threads)?)?.max(direct))
 }
 
 pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) {
+    #[cfg(target_arch = "x86_64")]
+    if super::amx::run(threads, p, o, y, scratch) {
+        return;
+    }
     let Some(plan) = Plan::new(p, threads.count()) else { return blocked::run(threads, p, o, y, scratch) };
     let (shared, own) = scratch.split_at_mut(plan.shared());
     let is_finite = AtomicBool::new(true);

@@ -42,7 +42,8 @@ enum Given {
     PackedBF16,
 }
 
-fn compare(p: &GemmParams, e: &Epilogue<'_>, isa: Isa, count: usize, given: Given) {
+/// `error` is what a product may be off by, of the square root of k and of itself.
+fn compare(p: &GemmParams, e: &Epilogue<'_>, threads: &Threads, given: Given, error: f64) {
     let a = noise(p.extent([p.m, p.k], p.a, p.a_batch).expect("countable"), 1);
     let mut b = noise(p.extent([p.k, p.n], p.b, p.b_batch).expect("countable"), 2);
     // Of numbers that the type has the product is as exact as of any other.
@@ -57,8 +58,7 @@ fn compare(p: &GemmParams, e: &Epilogue<'_>, isa: Isa, count: usize, given: Give
     }
     let mut want: Vec<f64> = c.iter().map(|v| f64::from(*v)).collect();
     reference(p, &a, &b, &mut want, e);
-    let threads = Threads::with_isa(count, isa);
-    let mut scratch = vec![f32::NAN; gemm_scratch_len(p, count).expect("countable")];
+    let mut scratch = vec![f32::NAN; gemm_scratch_len(p, threads.count()).expect("countable")];
     let mut pb = vec![f32::NAN; packed_b_len(p.k, p.n).expect("countable")];
     if p.b_batch == [0, 0] {
         pack_b(p.k, p.n, &b, p.b, &mut pb);
@@ -72,12 +72,12 @@ fn compare(p: &GemmParams, e: &Epilogue<'_>, isa: Isa, count: usize, given: Give
         Given::PackedBF16 => Some(PackedB::BF16(&brains)),
     };
     match packed {
-        Some(packed) => gemm_packed(&threads, p, &a, packed, &mut c, e, &mut scratch),
-        None => gemm(&threads, p, &a, &b, &mut c, e, &mut scratch),
+        Some(packed) => gemm_packed(threads, p, &a, packed, &mut c, e, &mut scratch),
+        None => gemm(threads, p, &a, &b, &mut c, e, &mut scratch),
     }
     for (i, (g, w)) in c.iter().zip(&want).enumerate() {
-        let close = (f64::from(*g) - w).abs() <= 2e-6 * ((p.k as f64).sqrt() + w.abs()) || g.is_nan() && w.is_nan();
-        assert!(close, "{isa:?} {count} threads {given:?} {p:?}: [{i}] {g} for {w}");
+        let close = (f64::from(*g) - w).abs() <= error * ((p.k as f64).sqrt() + w.abs()) || g.is_nan() && w.is_nan();
+        assert!(close, "{:?} {} threads {given:?} {p:?}: [{i}] {g} for {w}", threads.isa(), threads.count());
     }
 }
 
@@ -92,11 +92,11 @@ fn check(p: &GemmParams) {
     ];
     for e in &epilogues {
         for &isa in Isa::available() {
-            for count in [1, 2, 3] {
-                compare(p, e, isa, count, Given::Plain);
+            for threads in [1, 2, 3].map(|count| Threads::with_isa(count, isa)) {
+                compare(p, e, &threads, Given::Plain, 2e-6);
                 if p.b_batch == [0, 0] {
                     for given in [Given::Packed, Given::PackedF16, Given::PackedBF16] {
-                        compare(p, e, isa, count, given);
+                        compare(p, e, &threads, given, 2e-6);
                     }
                 }
             }
@@ -160,5 +160,132 @@ fn batches() {
             ..p.clone()
         });
         check(&GemmParams { batch: [3, 1], a_batch: [m * k, 0], c_batch: [m * n, 0], ..p });
+    }
+}
+
+/// Every way of computing f32 on matrix units, which are emulated where there are none.
+#[cfg(target_arch = "x86_64")]
+mod matrix_units {
+    use super::*;
+
+    const WAYS: [(Math, f64); 3] = [(Math::Bf16x6, 1e-6), (Math::Bf16x3, 1e-5), (Math::Bf16, 4e-3)];
+
+    /// None without AVX-512, which comes with them.
+    fn with_units<const N: usize>(counts: [usize; N]) -> Vec<Threads> {
+        let there = Isa::Avx512.is_available();
+        counts.into_iter().filter(|_| there).map(|count| Threads::with_isa(count, Isa::Avx512)).collect()
+    }
+
+    fn check(p: &GemmParams) {
+        let (rows, columns) = (noise(p.m, 5), noise(p.n, 6));
+        let residual = noise(p.extent([p.m, p.n], [p.c_row, 1], p.c_batch).expect("countable"), 7);
+        let epilogues = [
+            Epilogue { bias: Bias::PerRow(&rows), residual: None, act: Activation::Tanh },
+            Epilogue { bias: Bias::PerCol(&columns), residual: Some(&residual), act: Activation::Relu },
+        ];
+        for threads in with_units([1, 2]) {
+            for (index, (math, error)) in WAYS.into_iter().enumerate() {
+                for given in [Given::Packed, Given::PackedF16, Given::PackedBF16] {
+                    let p = GemmParams { math, ..p.clone() };
+                    compare(&p, &epilogues[index % 2], &threads, given, error);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn shapes_strides_and_epilogues() {
+        for (m, n, k) in [
+            (16, 16, 32),
+            (17, 1, 1),
+            (31, 47, 33),
+            (32, 32, 64),
+            (40, 33, 257),
+            (49, 65, 130),
+            // Several blocks of rows; several parts of k, of one slab and of two.
+            (300, 20, 40),
+            (33, 40, 513),
+            (20, 70, 801),
+        ] {
+            let p = GemmParams::dense(m, n, k);
+            check(&p);
+            check(&p.clone().trans_a());
+            check(&GemmParams { alpha: 0.5, beta: 2.0, c_row: n + 3, ..p });
+        }
+    }
+
+    #[test]
+    fn batches() {
+        let (m, n, k) = (20, 33, 40);
+        let p = GemmParams::dense(m, n, k);
+        check(&GemmParams { batch: [2, 3], a_batch: [3 * m * k, m * k], c_batch: [3 * m * n, m * n], ..p });
+    }
+
+    /// The error of each way is what its pieces leave out, which no other kernel's is: so it ran. Weights of bf16 leave out nothing.
+    #[test]
+    fn errors_are_those_of_the_pieces() {
+        let p = GemmParams::dense(64, 64, 768);
+        let [threads] = &with_units([1])[..] else { return };
+        let (a, exact) = (noise(p.m * p.k, 1), noise(p.k * p.n, 2));
+        let rounded: Vec<f32> = exact.iter().map(|value| bf16::from_f32(*value).to_f32()).collect();
+        for (math, of_f32, of_bf16) in [
+            (Math::Bf16x6, 1e-8..5e-7, 1e-8..5e-7),
+            (Math::Bf16x3, 1e-6..1e-5, 1e-6..1e-5),
+            (Math::Bf16, 5e-4..5e-3, 5e-4..5e-3),
+        ] {
+            for (b, range) in [(&exact, of_f32), (&rounded, of_bf16)] {
+                let p = GemmParams { math, ..p.clone() };
+                let mut want = vec![0.0; p.m * p.n];
+                reference(&p, &a, b, &mut want, &Epilogue::default());
+                let mut panels = vec![0.0; packed_b_len(p.k, p.n).expect("countable")];
+                pack_b(p.k, p.n, b, p.b, &mut panels);
+                let brains: Vec<bf16> = panels.iter().map(|value| bf16::from_f32(*value)).collect();
+                let packed = if std::ptr::eq(b, &rounded) { PackedB::BF16(&brains) } else { PackedB::F32(&panels) };
+                let mut scratch = vec![f32::NAN; gemm_scratch_len(&p, 1).expect("countable")];
+                let mut c = vec![f32::NAN; p.m * p.n];
+                gemm_packed(threads, &p, &a, packed, &mut c, &Epilogue::default(), &mut scratch);
+                let largest = want.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
+                let off =
+                    c.iter().zip(&want).fold(0.0_f64, |most, (got, want)| most.max((f64::from(*got) - want).abs()));
+                assert!(range.contains(&(off / largest)), "{math:?}: {:e}", off / largest);
+            }
+        }
+    }
+
+    /// What is not finite, or overflows where it is rounded to bf16, comes out as of products of f32.
+    #[test]
+    fn numbers_that_are_not_finite() {
+        let p = GemmParams::dense(40, 40, 300);
+        let [threads] = &with_units([1])[..] else { return };
+        let special = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::from_bits(0x7fff_ffff)];
+        for (in_a, special) in special.into_iter().flat_map(|special| [(true, special), (false, special)]) {
+            let (mut a, mut b) = (noise(p.m * p.k, 1), noise(p.k * p.n, 2));
+            if in_a {
+                a[17 * p.k + 280] = special
+            } else {
+                b[280 * p.n + 35] = special
+            }
+            let mut packed = vec![0.0; packed_b_len(p.k, p.n).expect("countable")];
+            pack_b(p.k, p.n, &b, p.b, &mut packed);
+            let product = |threads: &Threads, math: Math| {
+                let p = GemmParams { math, ..p.clone() };
+                let mut c = vec![0.0; p.m * p.n];
+                let mut scratch = vec![0.0; gemm_scratch_len(&p, 1).expect("countable")];
+                let packed = PackedB::F32(&packed);
+                gemm_packed(threads, &p, &a, packed, &mut c, &Epilogue::default(), &mut scratch);
+                c
+            };
+            let want = product(threads, Math::F32);
+            assert!(special == f32::MAX || want.iter().any(|value| !value.is_finite()));
+            for (math, error) in WAYS {
+                for (got, want) in product(threads, math).iter().zip(&want) {
+                    let near = (got - want).abs() <= 20.0 * error as f32 * (1.0 + want.abs());
+                    assert!(
+                        near || got == want || got.is_nan() && want.is_nan(),
+                        "{math:?} {special} {in_a}: {got} for {want}"
+                    );
+                }
+            }
+        }
     }
 }

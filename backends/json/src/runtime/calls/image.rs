@@ -5,7 +5,7 @@ use byoc_plugin_api::Error;
 use super::super::memory::Io;
 use super::{Call, Ready, Signature, bad_shapes};
 use crate::kernels::{
-    self, Activation, ConvKind, ConvParams, Layout, LrnParams, MAX_BLOCKED_LRN, PoolKind, PoolParams, Reduce,
+    self, Activation, ConvKind, ConvParams, Layout, LrnParams, MAX_BLOCKED_LRN, Math, PoolKind, PoolParams, Reduce,
     from_blocked, product, to_blocked,
 };
 use crate::program::{Conv, Pool};
@@ -31,7 +31,7 @@ struct Convolution {
 
 pub(super) fn conv(signature: &Signature<'_>, conv: &Conv) -> Result<Ready, Error> {
     let (x, y) = (image(signature.input(0)?)?, image(signature.output(0)?)?);
-    let params = conv.params(&x, &y);
+    let mut params = conv.params(&x, &y);
     // Windows lie on what comes in, or, of a transposed convolution, on what comes out: there may be more of those than nothing.
     let nothing = conv.kind != ConvKind::Transposed && x.contains(&0) && !y.contains(&0);
     if x[0] != y[0] || nothing {
@@ -49,11 +49,18 @@ pub(super) fn conv(signature: &Signature<'_>, conv: &Conv) -> Result<Ready, Erro
     if !weights || !bias || !residual || !layouts {
         return Err(bad_shapes(signature));
     }
+    if !conv.kind.is_on_units(&params, signature.threads) {
+        params.math = Math::F32;
+    }
     let scratch = conv.kind.scratch_len(&params, signature.threads.count()).ok_or_else(|| bad_shapes(signature))?;
     Ok(Ready { scratch, ..Ready::new(Convolution { kind: conv.kind, params }) })
 }
 
 impl Call for Convolution {
+    fn math(&self) -> Math {
+        self.params.math
+    }
+
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
         let (x, w) = (io.inputs.slice(0)?, io.inputs.slice(1)?);
         let (bias, residual) = (io.inputs.optional(2)?, io.inputs.optional(3)?);

@@ -4,7 +4,7 @@ use byoc_plugin_api::{DType, Error};
 
 use super::super::memory::Io;
 use super::{Call, Ready, Signature, bad_shapes};
-use crate::kernels::{self, Bias, Epilogue, GemmParams, PackedB};
+use crate::kernels::{self, Bias, Epilogue, GemmParams, Math, PackedB};
 use crate::program::Gemm;
 
 /// How the bias is added.
@@ -98,6 +98,10 @@ pub(super) fn gemm(signature: &Signature<'_>, gemm: &Gemm) -> Result<Ready, Erro
     if signature.step.input(3).is_some() && signature.input(3)? != out {
         return Err(bad_shapes(signature));
     }
+    params.math = gemm.math;
+    if gemm.packed.is_none() || !params.is_on_units(signature.threads) {
+        params.math = Math::F32;
+    }
     let scratch = kernels::gemm_scratch_len(&params, signature.threads.count()).ok_or_else(|| bad_shapes(signature))?;
     let dtype = signature.input_value(1).map(|value| value.dtype);
     let packed = dtype.filter(|_| gemm.packed.is_some());
@@ -136,6 +140,10 @@ fn batch(params: &mut GemmParams, a: &Side<'_>, b: &Side<'_>, lead: &[usize]) ->
 }
 
 impl Call for Product {
+    fn math(&self) -> Math {
+        self.params.math
+    }
+
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
         let a = io.inputs.slice(0)?;
         let bias = match (self.bias, io.inputs.optional(2)?) {

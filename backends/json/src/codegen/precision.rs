@@ -1,0 +1,15 @@
+//! How exactly products are computed on processors with matrix units: what the user asked for, of every step that can be computed there.
+
+use super::graph::Graph;
+use crate::kernels::{ConvKind, Math};
+use crate::program::Op;
+
+pub(super) fn run(graph: &mut Graph<'_>, math: Math) {
+    for step in &mut graph.steps {
+        match &mut step.op {
+            Op::Gemm(gemm) if gemm.packed.is_some() => gemm.math = math,
+            Op::Conv(conv) if matches!(conv.kind, ConvKind::Blocked | ConvKind::Winograd) => conv.math = math,
+            _ => {}
+        }
+    }
+}

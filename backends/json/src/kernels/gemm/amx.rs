@@ -1,0 +1,372 @@
+//! A matrix product on matrix units: f32 as sums of numbers of bf16, whose products are added up in f32.
+//!
+//! Rows of A go into tiles once for all columns; 32 columns of B at a time are put into tiles just before they are used, in small parts
+//! between the products of the columns before. B stays the panels of f32 (or of 16 bits) that the vector kernels read too.
+
+use std::arch::x86_64::*;
+use std::ops::Range;
+
+use byoc_plugin_api::{bf16, f16};
+
+use super::block::{Block, Source};
+use super::finish::Finish;
+use super::weights::Weight;
+use super::{Bias, GemmParams, Math};
+use crate::kernels::amx::terms::{
+    MOST, One, Operand, SIDE, STEP, SUMS, Six, Terms, Three, ThreeOfOne, TwoOfOne, all_finite, from_line, products,
+    put_row,
+};
+use crate::kernels::amx::{TILE, TILE_BYTES, Tiles};
+use crate::kernels::isa::Kernel;
+use crate::kernels::layout::BLOCK;
+use crate::kernels::parallel::Threads;
+use crate::kernels::simd::{Avx512x16, V16};
+
+/// Rows of A that are put into tiles together.
+const ROWS: usize = 256;
+/// Elements of k for which A is in tiles at a time: 768 KiB of 256 rows in three pieces.
+const SLAB: usize = 512;
+/// Elements of k for which B is in tiles at a time: 48 KiB in three pieces.
+const DEPTH: usize = 256;
+/// Products of fewer rows are a matter of the bytes of B, and left to the vector units.
+const LEAST_ROWS: usize = TILE;
+/// f32 values of the tiles of B of 32 columns.
+const B_SPACE: usize = SIDE * DEPTH * MOST / 2;
+/// Bytes from the tiles of a piece to those of the next.
+const PIECE: usize = 2 * TILE_BYTES;
+
+/// Whether the product is computed here, if its B is packed.
+pub(super) fn takes(threads: &Threads, p: &GemmParams) -> bool {
+    threads.has_amx() && p.math != Math::F32 && p.m >= LEAST_ROWS && p.k > 0
+}
+
+/// f32 values of scratch for one thread; `None` if they cannot be counted.
+pub(super) fn scratch_len(p: &GemmParams) -> Option<usize> {
+    if p.math == Math::F32 {
+        return Some(0);
+    }
+    let rows = p.m.min(ROWS).next_multiple_of(SIDE);
+    let a = rows.checked_mul(p.k.min(SLAB).next_multiple_of(STEP))? * MOST / 2;
+    Some(a + 2 * B_SPACE + SUMS + TILE)
+}
+
+/// The part of the product that `block` says.
+///
+/// # Safety
+/// As [`Block::run`]; [`takes`] said so of the product, whose B is packed, and `scratch` has [`scratch_len`] values.
+pub(super) unsafe fn run(block: &Block<'_>, scratch: &mut [f32]) {
+    // SAFETY: the caller vouches for all of it; matrix units come with AVX-512.
+    unsafe {
+        match (block.p.math, block.b) {
+            (Math::Bf16x6, Source::Packed(b, k)) => compute::<Six, f32>(block, b, k, scratch),
+            (Math::Bf16x6, Source::PackedF16(b, k)) => compute::<Six, f16>(block, b, k, scratch),
+            (Math::Bf16x6, Source::PackedBF16(b, k)) => compute::<ThreeOfOne, bf16>(block, b, k, scratch),
+            (Math::Bf16x3, Source::Packed(b, k)) => compute::<Three, f32>(block, b, k, scratch),
+            (Math::Bf16x3, Source::PackedF16(b, k)) => compute::<Three, f16>(block, b, k, scratch),
+            (Math::Bf16x3, Source::PackedBF16(b, k)) => compute::<TwoOfOne, bf16>(block, b, k, scratch),
+            (Math::Bf16, Source::Packed(b, k)) => compute::<One, f32>(block, b, k, scratch),
+            (Math::Bf16, Source::PackedF16(b, k)) => compute::<One, f16>(block, b, k, scratch),
+            (Math::Bf16, Source::PackedBF16(b, k)) => compute::<One, bf16>(block, b, k, scratch),
+            (Math::F32, _) | (_, Source::Strided(..)) => block.run(scratch),
+        }
+    }
+}
+
+/// # Safety
+/// As [`run`]; `b` are the panels, of `k` rows.
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,f16c")]
+unsafe fn compute<T: Terms, W: Weight>(block: &Block<'_>, b: *const W, k: usize, scratch: &mut [f32]) {
+    let Some((sums, rest)) = from_line(scratch).split_first_chunk_mut() else { panic!("the scratch is too short") };
+    let (first, rest) = rest.split_at_mut(B_SPACE);
+    let (second, a) = rest.split_at_mut(B_SPACE);
+    // SAFETY: the caller vouches for matrix units; nothing else here configures them.
+    let tiles = unsafe { Tiles::configure() };
+    let mut rows = block.rows.start;
+    while rows < block.rows.end {
+        let end = (rows + ROWS).min(block.rows.end);
+        let mut job = Slab { block, tiles: &tiles, b, k, rows: rows..end, ks: 0..0, a };
+        for start in (0..block.p.k).step_by(SLAB) {
+            job.ks = start..(start + SLAB).min(block.p.k);
+            // SAFETY: the caller vouches for it.
+            unsafe { job.run::<T>(sums, [&mut *first, &mut *second]) };
+        }
+        rows = end;
+    }
+}
+
+/// Some rows of A over a part of k, which are in tiles while all columns pass by.
+struct Slab<'s, W> {
+    block: &'s Block<'s>,
+    tiles: &'s Tiles,
+    b: *const W,
+    /// Rows of a panel of B.
+    k: usize,
+    rows: Range<usize>,
+    ks: Range<usize>,
+    /// For each 32 rows and 32 of k the pieces, of each two tiles.
+    a: &'s mut [f32],
+}
+
+/// 32 columns of B over a part of a slab.
+#[derive(Clone)]
+struct Part {
+    columns: Range<usize>,
+    ks: Range<usize>,
+}
+
+impl<W: Weight> Slab<'_, W> {
+    /// # Safety
+    /// As [`run`].
+    #[inline(always)]
+    unsafe fn run<T: Terms>(&mut self, sums: &mut [f32; SUMS], [mut now, mut next]: [&mut [f32]; 2]) {
+        // SAFETY: the caller vouches for it.
+        unsafe {
+            self.put_rows::<T>();
+            let mut coming = self.first();
+            let mut feeder = Feeder::new(self, &coming);
+            feeder.advance::<T>(now, usize::MAX);
+            let last = self.block.columns.end;
+            while coming.columns.start < last {
+                let part = coming.clone();
+                coming = self.after(&part);
+                feeder = Feeder::new(self, &coming);
+                self.part::<T>(&part, now, sums, &mut feeder, next);
+                feeder.advance::<T>(next, usize::MAX);
+                std::mem::swap(&mut now, &mut next);
+            }
+        }
+    }
+
+    fn first(&self) -> Part {
+        let start = self.block.columns.start;
+        self.at(start, self.ks.start)
+    }
+
+    /// The next depth of the same columns, or the next columns; past the last ones there are none.
+    fn after(&self, part: &Part) -> Part {
+        match part.ks.end < self.ks.end {
+            true => self.at(part.columns.start, part.ks.end),
+            false => self.at(part.columns.end, self.ks.start),
+        }
+    }
+
+    fn at(&self, column: usize, k: usize) -> Part {
+        let end = self.block.columns.end;
+        Part { columns: column..(column + SIDE).min(end), ks: k..(k + DEPTH).min(self.ks.end) }
+    }
+
+    /// Puts the rows of A into tiles; those and the elements of k that are missing for whole ones are zero.
+    ///
+    /// # Safety
+    /// As [`run`].
+    #[inline(always)]
+    unsafe fn put_rows<T: Terms>(&mut self) {
+        let p = self.block.p;
+        let steps = self.ks.len().div_ceil(STEP);
+        let to: *mut u8 = self.a.as_mut_ptr().cast();
+        for row in 0..self.rows.len().next_multiple_of(TILE) {
+            let from = self.block.a.wrapping_add((self.rows.start + row) * p.a[0] + self.ks.start * p.a[1]);
+            for step in 0..steps {
+                let count = if row < self.rows.len() { (self.ks.len() - step * STEP).min(STEP) } else { 0 };
+                let from = from.wrapping_add(step * STEP * p.a[1]);
+                let place = (row / SIDE * steps + step) * T::A * PIECE + row % SIDE * 64;
+                // SAFETY: the caller vouches for A; `scratch_len` counts the tiles.
+                unsafe {
+                    let [low, high] = elements(from, p.a[1], count);
+                    let alpha = _mm512_set1_ps(p.alpha);
+                    put_row(T::A, to.add(place), PIECE, [_mm512_mul_ps(low, alpha), _mm512_mul_ps(high, alpha)]);
+                }
+            }
+        }
+    }
+
+    /// Adds a part of the product to C, and feeds tiles meanwhile.
+    ///
+    /// # Safety
+    /// As [`run`]; `b` are the tiles of the part.
+    #[inline(always)]
+    unsafe fn part<T: Terms>(
+        &self,
+        part: &Part,
+        b: &[f32],
+        sums: &mut [f32; SUMS],
+        feeder: &mut Feeder<W>,
+        next: &mut [f32],
+    ) {
+        let panels = self.rows.len().div_ceil(SIDE);
+        let steps = part.ks.len().div_ceil(STEP);
+        let done = (part.ks.start - self.ks.start) / STEP;
+        let stride = self.ks.len().div_ceil(STEP);
+        let each = feeder.left().div_ceil(panels * steps);
+        let two_columns = part.columns.len() > TILE;
+        for panel in 0..panels {
+            let rows = panel * SIDE..(panel * SIDE + SIDE).min(self.rows.len());
+            let a = self.a.as_ptr().cast::<u8>().wrapping_add((panel * stride + done) * T::A * PIECE);
+            let b = b.as_ptr().cast::<u8>();
+            // SAFETY: the caller vouches for A, B and C.
+            unsafe {
+                self.tiles.clear_sums();
+                for step in 0..steps {
+                    let a = Operand { tiles: a.add(step * T::A * PIECE), piece: PIECE };
+                    let b = Operand { tiles: b.add(step * T::B * PIECE), piece: PIECE };
+                    match (rows.len() > TILE, two_columns) {
+                        (true, true) => products::<T, true, true>(self.tiles, a, b),
+                        (true, false) => products::<T, true, false>(self.tiles, a, b),
+                        (false, true) => products::<T, false, true>(self.tiles, a, b),
+                        (false, false) => products::<T, false, false>(self.tiles, a, b),
+                    }
+                    feeder.advance::<T>(next, each);
+                }
+                self.tiles.store_sums(sums);
+                let rows = self.rows.start + rows.start..self.rows.start + rows.end;
+                if !all_finite(sums) {
+                    self.plain(&rows, part, sums);
+                }
+                self.finish(&rows, part, sums);
+            }
+        }
+    }
+
+    /// The same sums by the vector units, as what is not finite is no sum of pieces.
+    ///
+    /// # Safety
+    /// As [`run`].
+    #[cold]
+    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,f16c")]
+    unsafe fn plain(&self, rows: &Range<usize>, part: &Part, sums: &mut [f32; SUMS]) {
+        let p = self.block.p;
+        for (index, tile) in sums.chunks_exact_mut(TILE * TILE).enumerate() {
+            let column = part.columns.start + index % 2 * TILE;
+            if column >= part.columns.end {
+                continue;
+            }
+            for (row, out) in (rows.start + index / 2 * TILE..rows.end).zip(tile.chunks_exact_mut(TILE)) {
+                // SAFETY: the caller vouches for A and B; a row of the tile has 16 values.
+                unsafe {
+                    let mut sum = Avx512x16::splat(0.0);
+                    for k in part.ks.clone() {
+                        let a = p.alpha * *self.block.a.add(row * p.a[0] + k * p.a[1]);
+                        let b: Avx512x16 = W::load(self.b.add((column / BLOCK * self.k + k) * BLOCK));
+                        sum = b.fma(Avx512x16::splat(a), sum);
+                    }
+                    sum.store(out.as_mut_ptr());
+                }
+            }
+        }
+    }
+
+    /// Adds the sums to C, with everything else that happens to it where they are the last.
+    ///
+    /// # Safety
+    /// As [`run`].
+    #[inline(always)]
+    unsafe fn finish(&self, rows: &Range<usize>, part: &Part, sums: &[f32; SUMS]) {
+        let Block { p, isa, c, residual, bias, act, .. } = *self.block;
+        let last = part.ks.end == p.k;
+        let null = std::ptr::null();
+        for (index, tile) in sums.chunks_exact(TILE * TILE).enumerate() {
+            let (row, column) = (rows.start + index / 2 * TILE, part.columns.start + index % 2 * TILE);
+            if row >= rows.end || column >= part.columns.end {
+                continue;
+            }
+            let offset = row * p.c_row + column;
+            let (bias_row, bias_column) = match bias {
+                Bias::PerRow(v) if last => (v[row..].as_ptr(), null),
+                Bias::PerCol(v) if last => (null, v[column..].as_ptr()),
+                _ => (null, null),
+            };
+            let finish = Finish {
+                sums: tile.as_ptr(),
+                sums_row: TILE,
+                c: c.wrapping_add(offset),
+                c_row: p.c_row,
+                rows: (rows.end - row).min(TILE),
+                columns: (part.columns.end - column).min(TILE),
+                beta: if part.ks.start == 0 { p.beta } else { 1.0 },
+                bias_row,
+                bias_column,
+                residual: residual.filter(|_| last).map_or(null, |r| r.wrapping_add(offset)),
+                clamp: act.as_clamp().filter(|_| last).unwrap_or((f32::NEG_INFINITY, f32::INFINITY)),
+            };
+            // SAFETY: the caller vouches for C and AVX-512.
+            unsafe { finish.run::<Avx512x16>() };
+        }
+        if last && act.as_clamp().is_none() {
+            let start = c.wrapping_add(rows.start * p.c_row + part.columns.start);
+            // SAFETY: this task's own rows of C.
+            unsafe { act.apply_rows(isa, start, p.c_row, rows.len(), part.columns.len()) };
+        }
+    }
+}
+
+/// Puts the columns of a part of B into tiles, row by row.
+struct Feeder<W> {
+    /// Of both panels where their rows start; null for one that is not there.
+    from: [*const W; 2],
+    /// Elements of k.
+    count: usize,
+    /// Rows of tiles: of each 32 elements of k 16 of one panel, then 16 of the other.
+    next: usize,
+    end: usize,
+}
+
+impl<W: Weight> Feeder<W> {
+    fn new(slab: &Slab<'_, W>, part: &Part) -> Feeder<W> {
+        let panels = part.columns.len().div_ceil(TILE);
+        let from = std::array::from_fn(|panel| {
+            let start = ((part.columns.start / BLOCK + panel) * slab.k + part.ks.start) * BLOCK;
+            if panel < panels { slab.b.wrapping_add(start) } else { std::ptr::null() }
+        });
+        let end = if panels == 0 { 0 } else { part.ks.len().div_ceil(STEP) * SIDE };
+        Feeder { from, count: part.ks.len(), next: 0, end }
+    }
+
+    fn left(&self) -> usize {
+        self.end - self.next
+    }
+
+    /// Puts the next `rows` rows.
+    ///
+    /// # Safety
+    /// As [`run`]; `to` has room for the tiles of a part.
+    #[inline(always)]
+    unsafe fn advance<T: Terms>(&mut self, to: &mut [f32], rows: usize) {
+        let to: *mut u8 = to.as_mut_ptr().cast();
+        for at in self.next..self.next + rows.min(self.left()) {
+            let (step, panel, row) = (at / SIDE, at / TILE % 2, at % TILE);
+            let place = step * T::B * PIECE + panel * TILE_BYTES + row * 64;
+            let from = self.from[panel];
+            if from.is_null() {
+                continue;
+            }
+            let k = step * STEP + row;
+            // SAFETY: the caller vouches for B and for `to`; only rows of B that there are are read.
+            unsafe {
+                let zero = Avx512x16::splat(0.0);
+                let low = if k < self.count { W::load(from.add(k * BLOCK)) } else { zero };
+                let high = if k + TILE < self.count { W::load(from.add((k + TILE) * BLOCK)) } else { zero };
+                put_row(T::B, to.add(place), PIECE, [low.lanes(), high.lanes()]);
+            }
+        }
+        self.next += rows.min(self.left());
+    }
+}
+
+/// `count` elements of a row of A, at most 32, `stride` apart, and zeros.
+///
+/// # Safety
+/// AVX-512; the elements are readable.
+#[inline(always)]
+unsafe fn elements(from: *const f32, stride: usize, count: usize) -> [__m512; 2] {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        if stride == 1 && count == STEP {
+            return [_mm512_loadu_ps(from), _mm512_loadu_ps(from.add(TILE))];
+        }
+        let mut values = [0.0_f32; STEP];
+        for (index, value) in values.iter_mut().enumerate().take(count) {
+            *value = *from.add(index * stride);
+        }
+        [_mm512_loadu_ps(values.as_ptr()), _mm512_loadu_ps(values.as_ptr().add(TILE))]
+    }
+}

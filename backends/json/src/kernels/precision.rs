@@ -1,0 +1,45 @@
+//! How exactly matrix units compute what is f32.
+
+use serde::{Deserialize, Serialize};
+
+/// How products of f32 are computed on a processor with matrix units (AMX), which multiply numbers of bf16 and add up in f32; on others
+/// they are products of f32 always. A number of f32 is a sum of three of bf16, and each product of two such sums is that of the larger
+/// pieces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Math {
+    /// As f32, by vector units.
+    #[default]
+    F32,
+    /// Three pieces of each number, six products: as exact as f32.
+    Bf16x6,
+    /// Two pieces, three products: sixteen bits of precision.
+    Bf16x3,
+    /// Rounded to bf16, one product: eight bits of precision.
+    Bf16,
+}
+
+impl Math {
+    /// The names of all, as options and programs have them; the default first.
+    pub const NAMES: [&str; 4] = ["f32", "bf16x6", "bf16x3", "bf16"];
+
+    /// The one of that name; f32 for any other.
+    pub fn from_name(name: &str) -> Math {
+        match name {
+            "bf16x6" => Math::Bf16x6,
+            "bf16x3" => Math::Bf16x3,
+            "bf16" => Math::Bf16,
+            _ => Math::F32,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Math::NAMES[self as usize]
+    }
+
+    /// Whether it is computed as f32.
+    pub(crate) fn is_f32(&self) -> bool {
+        *self == Math::F32
+    }
+}
