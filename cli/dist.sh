@@ -47,6 +47,6 @@ tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owne
 BYOC_LICENCES=$stage/THIRD-PARTY-LICENSES.html core/bindings/python/wheel.sh --out "$out"
 cargo package --locked --no-verify --quiet $(cargo metadata --no-deps --format-version 1 | python3 -c '
 import json, sys
-print(*(f"--package={it['name']}" for it in json.load(sys.stdin)["packages"] if it["publish"] is None))')
+print(*("--package=" + it["name"] for it in json.load(sys.stdin)["packages"] if it["publish"] is None))')
 cp "$CARGO_TARGET_DIR"/package/*.crate "$out/"
 (cd "$out" && sha256sum -- *.tar.gz *.whl *.crate >SHA256SUMS && cat SHA256SUMS)

@@ -80,26 +80,55 @@ const COMPILERS: &[&[&str]] = &[
     &["c++", "-x", "c++", "-std=c++20", "-pedantic"],
 ];
 
-/// The folder of a library that is compiled with ThreadSanitizer, which `tests/tsan.sh` gives.
-fn instrumented() -> Option<PathBuf> {
-    std::env::var_os("BYOC_TSAN_LIBRARY").map(PathBuf::from)
+/// A library that is compiled with ThreadSanitizer, which `tests/tsan.sh` gives.
+struct Instrumented {
+    /// Where it lies.
+    library: PathBuf,
+    /// The sanitizer of the compiler that made it; that of the C compiler may be older.
+    runtime: PathBuf,
+}
+
+impl Instrumented {
+    fn given() -> Option<Instrumented> {
+        let path = |name| std::env::var_os(name).map(PathBuf::from);
+        Some(Instrumented { library: path("BYOC_TSAN_LIBRARY")?, runtime: path("BYOC_TSAN_RUNTIME")? })
+    }
+
+    /// Links a program that was compiled with it too.
+    fn link(&self, object: &Path, program: &Path) {
+        let mut command = Command::new("cc");
+        command.arg(object).args(["-rdynamic", "-Wl,--whole-archive"]).arg(&self.runtime).arg("-Wl,--no-whole-archive");
+        command.arg("-L").arg(&self.library).arg(format!("-Wl,-rpath,{}", self.library.display()));
+        command.args(["-lbyoc", "-lpthread", "-ldl", "-lm", "-lrt", "-o"]).arg(program);
+        outcome(&mut command).success();
+    }
+}
+
+/// The compilers to build with: with an instrumented library only those that instrument the program.
+fn compilers<'a>(all: &[&'a [&'a str]]) -> Vec<&'a [&'a str]> {
+    let fits = |compiler: &&[&str]| Instrumented::given().is_none() || compiler.contains(&"-fsanitize=thread");
+    all.iter().copied().filter(fits).collect()
 }
 
 /// Builds a program with the library. The compiler must not say anything.
 fn build(compiler: &[&str], source: &Path, folder: &Path) {
-    let library = instrumented().unwrap_or_else(places::dependencies);
+    let library = places::dependencies();
     let mut command = Command::new(compiler[0]);
     command.args(&compiler[1..]).args(["-Wall", "-Wextra", "-Wredundant-decls", "-Werror", "-O1", "-g", "-I"]);
     command.arg(folder_of_library().join("include")).arg("-I").arg(places::checkout().join("plugin-api/include"));
-    command
-        .arg(source)
-        .args(["-x", "none", "-L"])
-        .arg(&library)
-        .args(["-lbyoc", "-lpthread", "-o"])
-        .arg(folder.join("program"));
-    command.arg(format!("-Wl,-rpath,{}", library.display()));
+    command.arg(source);
+    let (instrumented, program) = (Instrumented::given(), folder.join("program"));
+    if instrumented.is_some() {
+        command.args(["-c", "-o"]).arg(folder.join("program.o"));
+    } else {
+        command.args(["-x", "none", "-L"]).arg(&library).args(["-lbyoc", "-lpthread", "-o"]).arg(&program);
+        command.arg(format!("-Wl,-rpath,{}", library.display()));
+    }
     let compiled = outcome(&mut command);
     assert_eq!((compiled.code, compiled.stderr.as_str()), (Some(0), ""), "{compiler:?}");
+    if let Some(instrumented) = instrumented {
+        instrumented.link(&folder.join("program.o"), &program);
+    }
 }
 
 fn run(folder: &Folder, arguments: &[&str]) -> Outcome {
@@ -107,7 +136,7 @@ fn run(folder: &Folder, arguments: &[&str]) -> Outcome {
     byoc_tests::program::isolate(&mut command);
     // Memory of the library's lives as long as the process.
     command.env("ASAN_OPTIONS", "detect_leaks=0");
-    let races = match instrumented() {
+    let races = match Instrumented::given() {
         Some(_) => format!("suppressions={}", places::checkout().join("tests/tsan.supp").display()),
         // The library is not compiled with it, so that its locks are not seen.
         None => "ignore_noninstrumented_modules=1".to_owned(),
@@ -144,7 +173,7 @@ fn misuse_is_a_code_and_threads_take_turns() {
     let sanitized: &[&str] = &["cc", "-std=c11", "-D_GNU_SOURCE", "-fsanitize=address,undefined"];
     // Of the library it sees nothing: what threads of the program itself do with what the library gives.
     let threads: &[&str] = &["cc", "-std=c11", "-D_GNU_SOURCE", "-fsanitize=thread"];
-    for compiler in [plain, sanitized, threads] {
+    for compiler in compilers(&[plain, sanitized, threads]) {
         build(compiler, &source, folder.path());
         let found = run(&folder, &["model.byoc", "model.onnx", "variants.byoc"]);
         assert!(found.success().starts_with("0 wrong"), "{compiler:?}: {found:?}");

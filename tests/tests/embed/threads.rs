@@ -5,7 +5,7 @@ use byoc_tests::folder::Folder;
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::places;
 
-use crate::{build, run};
+use crate::{build, compilers, run};
 
 /// Convolutions and a product that are large enough for several threads.
 fn model() -> Model {
@@ -35,7 +35,7 @@ fn threads_compute_at_the_same_time() {
     let source = places::checkout().join("tests/tests/embed/threads.c");
     let plain: &[&str] = &["cc", "-std=c99"];
     let sanitized: &[&str] = &["cc", "-std=c99", "-fsanitize=thread"];
-    for compiler in [plain, sanitized] {
+    for compiler in compilers(&[plain, sanitized]) {
         build(compiler, &source, folder.path());
         let found = run(&folder, &["model.byoc"]);
         assert_eq!(found.success(), "0 wrong\n", "{compiler:?}: {found:?}");
