@@ -32,6 +32,16 @@ fn report(name: &str, flop: f64, seconds: [f64; 2]) {
     );
 }
 
+/// How matrix units are to compute products and convolutions: the third argument, such as bf16x6.
+fn math() -> Math {
+    Math::from_name(&std::env::args().nth(3).unwrap_or_default())
+}
+
+/// Numbers that differ: matrix units are faster on others.
+fn numbers(len: usize) -> Vec<f32> {
+    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 24) as f32 - 0.5).collect()
+}
+
 /// ic, oc, input size, kernel, stride, group; padded to keep the size.
 #[expect(clippy::too_many_arguments, reason = "the shape of a convolution")]
 fn bench_conv(
@@ -60,12 +70,12 @@ fn bench_conv(
         dilation: [1; 2],
         group,
         act,
-        math: Math::F32,
+        math: math(),
     };
     let kind = ConvKind::pick(&p);
-    let x = vec![0.5; kind.input_len(&p).expect("countable")];
+    let x = numbers(kind.input_len(&p).expect("countable"));
     let mut w = vec![0.0; kind.packed_len(&p).expect("countable")];
-    kind.pack(&p, &vec![0.25; oc * (ic / group) * k * k], &mut w);
+    kind.pack(&p, &numbers(oc * (ic / group) * k * k), &mut w);
     let bias = vec![0.1; oc];
     let mut y = vec![0.0; kind.output_len(&p).expect("countable")];
     let mut scratch = vec![0.0; kind.scratch_len(&p, 2).expect("countable")];
@@ -76,8 +86,8 @@ fn bench_conv(
 }
 
 fn bench_gemm(threads: &[Threads; 2], m: usize, n: usize, k: usize) {
-    let p = GemmParams::dense(m, n, k);
-    let (a, b, mut c) = (vec![0.5; m * k], vec![0.25; k * n], vec![0.0; m * n]);
+    let p = GemmParams { math: math(), ..GemmParams::dense(m, n, k) };
+    let (a, b, mut c) = (numbers(m * k), numbers(k * n), vec![0.0; m * n]);
     let bias = vec![0.1; n];
     let e = Epilogue { bias: Bias::PerCol(&bias), ..Default::default() };
     let mut scratch = vec![0.0; gemm_scratch_len(&p, 2).expect("countable")];

@@ -36,7 +36,11 @@ unsafe impl Sync for Made {}
 fn lead(pool: &ThreadPool, tasks: usize) -> bool {
     let next = AtomicUsize::new(0);
     let made: Vec<_> = (0..tasks).map(|_| Made(UnsafeCell::new(0))).collect();
-    let led = pool.lead(&|| {
+    // Who has a number, and whether two have the same.
+    let inside: Vec<_> = (0..3).map(|_| Made(UnsafeCell::new(0))).collect();
+    let led = pool.lead(&|thread| {
+        // SAFETY: nobody else has this number now.
+        inside[thread].0.with_mut(|times| unsafe { *times += 1 });
         while let Some(Made(times)) = made.get(next.fetch_add(1, Ordering::Relaxed)) {
             // SAFETY: each number is drawn once, so nobody else is here.
             times.with_mut(|times| unsafe { *times += 1 });

@@ -176,7 +176,11 @@ impl ConvKind {
     /// Whether matrix units compute it.
     pub fn is_on_units(self, p: &ConvParams, threads: &Threads) -> bool {
         #[cfg(target_arch = "x86_64")]
-        let takes = self.packing() == ConvKind::Blocked && amx::takes(threads, &blocked::thinned(p));
+        let takes = match self {
+            ConvKind::Blocked => amx::takes(threads, &blocked::thinned(p)),
+            ConvKind::Winograd => winograd::is_on_units(p, threads),
+            _ => false,
+        };
         #[cfg(not(target_arch = "x86_64"))]
         let (takes, _) = (false, (p, threads));
         takes

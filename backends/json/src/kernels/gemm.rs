@@ -10,6 +10,7 @@ mod few;
 mod finish;
 mod gemv;
 mod pack;
+mod parts;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tile;
@@ -18,13 +19,14 @@ mod weights;
 use super::activation::Activation;
 use super::isa::Isa;
 use super::layout::BLOCK;
-use super::parallel::{SharedMut, Threads, grid, part};
+use super::parallel::Threads;
 use super::precision::Math;
 use super::sizes::reach;
 pub(crate) use block::scratch_len as block_scratch_len;
 use block::{Panels, Source};
 pub(crate) use pack::panels;
 pub use pack::{pack_b, packed_b_len};
+use parts::run;
 pub use weights::PackedB;
 
 /// Names the layout of [`pack_b`]: [ceil(N / 16)][K][16], columns past N zero.
@@ -219,68 +221,6 @@ fn check(p: &GemmParams, a: &[f32], c: &[f32], e: &Epilogue<'_>) {
         Bias::None => true,
         Bias::PerRow(b) => b.len() == p.m,
         Bias::PerCol(b) => b.len() == p.n,
-    });
-}
-
-/// Rows and columns are cut in these units, so that only the last part has ragged tiles.
-const UNIT: usize = 32;
-
-/// How to cut each matrix: parts of the rows, parts of the columns.
-fn split(p: &GemmParams, isa: Isa, threads: usize) -> (usize, usize) {
-    let matrices = p.batch[0] * p.batch[1];
-    // Below this many multiply-adds a second thread costs more than it saves.
-    let wanted = threads.min(p.work().div_ceil(64 * 1024));
-    let rows_tile = if isa == Isa::Avx512 { 14 } else { 6 };
-    // Each thread packs what it does not split, so split the longer side.
-    let (columns, rows) = grid(wanted, matrices, p.n.div_ceil(UNIT), p.m.div_ceil(rows_tile), p.n >= p.m);
-    (rows, columns)
-}
-
-fn run(threads: &Threads, p: &GemmParams, a: &[f32], b: Source, c: &mut [f32], e: &Epilogue<'_>, scratch: &mut [f32]) {
-    check(p, a, c, e);
-    let each = scratch_of_one(p);
-    let Some(each) = each.filter(|each| each.checked_mul(threads.count()).is_some_and(|len| scratch.len() >= len))
-    else {
-        panic!("the scratch is too short");
-    };
-    let (row_parts, column_parts) = split(p, threads.isa(), threads.count());
-    let total = p.batch[0] * p.batch[1] * row_parts * column_parts;
-    let tasks = threads.count().min(total);
-    let (out, scratch) = (SharedMut::new(c), SharedMut::new(scratch));
-    #[cfg(target_arch = "x86_64")]
-    let by_tiles = amx::takes(threads, p) && !matches!(b, Source::Strided(..));
-    threads.parallel_for(tasks, |task| {
-        // SAFETY: one part of the scratch for each task.
-        let scratch = unsafe { scratch.slice(task * each, each) };
-        for at in part(total, tasks, task) {
-            let (column_part, rest) = (at % column_parts, at / column_parts);
-            let (row_part, matrix) = (rest % row_parts, rest / row_parts);
-            let units = part(p.n.div_ceil(UNIT), column_parts, column_part);
-            let index = [matrix / p.batch[1], matrix % p.batch[1]];
-            let offset = |strides: [usize; 2]| index[0] * strides[0] + index[1] * strides[1];
-            let block = block::Block {
-                p,
-                isa: threads.isa(),
-                rows: part(p.m, row_parts, row_part),
-                columns: units.start * UNIT..(units.end * UNIT).min(p.n),
-                a: a.as_ptr().wrapping_add(offset(p.a_batch)),
-                b: b.offset(offset(p.b_batch)),
-                c: out.as_ptr().wrapping_add(offset(p.c_batch)),
-                residual: e.residual.map(|r| r.as_ptr().wrapping_add(offset(p.c_batch))),
-                bias: e.bias,
-                act: e.act,
-            };
-            // SAFETY: `check` and the callers checked that the strides stay within the slices; tasks write disjoint
-            // rows, columns or matrices of C; the scratch was measured for both.
-            unsafe {
-                #[cfg(target_arch = "x86_64")]
-                if by_tiles {
-                    amx::run(&block, scratch);
-                    continue;
-                }
-                block.run(scratch);
-            }
-        }
     });
 }
 

@@ -8,9 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The threads (and the instruction set) that kernels run on. Build once, share by reference.
 pub struct Threads {
     isa: Isa,
-    /// Whether there are matrix units.
-    #[cfg(target_arch = "x86_64")]
-    amx: bool,
     count: usize,
     pool: Option<ThreadPool>,
 }
@@ -25,19 +22,13 @@ impl Threads {
     pub fn with_isa(count: usize, isa: Isa) -> Threads {
         let isa = if isa.is_available() { isa } else { Isa::Portable };
         let count = count.max(1);
-        Threads {
-            isa,
-            #[cfg(target_arch = "x86_64")]
-            amx: isa == Isa::Avx512 && super::amx::is_available(),
-            count,
-            pool: (count > 1).then(|| ThreadPool::start(count - 1)),
-        }
+        Threads { isa, count, pool: (count > 1).then(|| ThreadPool::start(count - 1)) }
     }
 
-    /// Whether matrix units may be used.
+    /// Whether there are matrix units. The first question asks the kernel of the operating system for them.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn has_amx(&self) -> bool {
-        self.amx
+        self.isa == Isa::Avx512 && super::amx::is_available()
     }
 
     /// How many threads work, the caller included.
@@ -54,19 +45,25 @@ impl Threads {
     /// With one thread or one task it runs on the caller, without synchronisation. A call from inside a task, or
     /// while another caller uses these threads, runs on the caller alone.
     pub fn parallel_for(&self, tasks: usize, f: impl Fn(usize) + Sync) {
+        self.parallel_for_each(tasks, |_, i| f(i));
+    }
+
+    /// As [`Threads::parallel_for`], `f(thread, i)`: the threads that are in it at the same time have different numbers below
+    /// [`Threads::count`], for what each has of its own.
+    pub(crate) fn parallel_for_each(&self, tasks: usize, f: impl Fn(usize, usize) + Sync) {
         let next = AtomicUsize::new(0);
-        let body = || {
+        let body = |thread: usize| {
             loop {
                 let i = next.fetch_add(1, Ordering::Relaxed);
                 if i >= tasks {
                     break;
                 }
-                f(i);
+                f(thread, i);
             }
         };
         let done = tasks > 1 && self.pool.as_ref().is_some_and(|pool| pool.lead(&body));
         if !done {
-            (0..tasks).for_each(f);
+            (0..tasks).for_each(|i| f(0, i));
         }
     }
 }

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 /// How products of f32 are computed on a processor with matrix units (AMX), which multiply numbers of bf16 and add up in f32; on others
-/// they are products of f32 always. A number of f32 is a sum of three of bf16, and each product of two such sums is that of the larger
-/// pieces.
+/// they are products of f32 always. A number of f32 is a sum of three of bf16, its pieces, and of the products of two numbers' pieces
+/// those are added up that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Math {

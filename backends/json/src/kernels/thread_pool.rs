@@ -16,11 +16,11 @@ pub(crate) struct ThreadPool {
     leader: Mutex<()>,
 }
 
-/// A type-erased `&dyn Fn()` that lives as long as the call that published it.
+/// A type-erased `&dyn Fn(usize)` that lives as long as the call that published it.
 #[derive(Clone, Copy)]
 struct Job {
     data: *const (),
-    call: unsafe fn(*const ()),
+    call: unsafe fn(*const (), usize),
 }
 
 /// What leader and workers share.
@@ -65,9 +65,10 @@ impl ThreadPool {
         ThreadPool { state, workers, leader: Mutex::new(()) }
     }
 
-    /// Has everyone call `body`, the caller too, and returns when all have returned that began. Does nothing and says so
-    /// where there are no workers or the pool is at work already. A panic in `body` goes on in the caller.
-    pub(crate) fn lead<F: Fn() + Sync>(&self, body: &F) -> bool {
+    /// Has everyone call `body` with a number of its own, the caller with 0, and returns when all have returned that began. A worker may
+    /// call it again when it has returned. Does nothing and says so where there are no workers or the pool is at work already. A panic
+    /// in `body` goes on in the caller.
+    pub(crate) fn lead<F: Fn(usize) + Sync>(&self, body: &F) -> bool {
         let leads = match self.leader.try_lock() {
             // A job that panicked left nothing half done: the lock only says who leads.
             Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -86,7 +87,7 @@ impl ThreadPool {
                 worker.thread().unpark();
             }
         }
-        let own = catch_unwind(AssertUnwindSafe(body));
+        let own = catch_unwind(AssertUnwindSafe(|| body(0)));
         // Returning or unwinding before everyone has left would free what the workers still use.
         state.gate.fetch_or(CLOSED, Ordering::AcqRel);
         let mut spins = 0;
@@ -111,9 +112,9 @@ impl ThreadPool {
 ///
 /// # Safety
 /// It is alive.
-unsafe fn call<F: Fn()>(data: *const ()) {
+unsafe fn call<F: Fn(usize)>(data: *const (), thread: usize) {
     // SAFETY: `data` is the `&F` of the `lead` call that waits for this one to return.
-    unsafe { (*data.cast::<F>())() }
+    unsafe { (*data.cast::<F>())(thread) }
 }
 
 impl Drop for ThreadPool {
@@ -137,19 +138,19 @@ fn work(state: &State, index: usize) {
             return;
         }
         if state.gate.fetch_add(1, Ordering::AcqRel) & CLOSED == 0 {
-            enter(state);
+            enter(state, index + 1);
         }
         state.gate.fetch_sub(1, Ordering::Release);
     }
 }
 
 /// Runs the job; the caller is inside the gate.
-fn enter(state: &State) {
+fn enter(state: &State, thread: usize) {
     // SAFETY: inside the gate the leader does not write, and the acquire operation that let this worker in orders the
     // read after the leader's write.
     if let Some(job) = state.job.with(|cell| unsafe { *cell }) {
         // SAFETY: the leader keeps what `data` points to alive until everyone has left.
-        if let Err(payload) = catch_unwind(|| unsafe { (job.call)(job.data) })
+        if let Err(payload) = catch_unwind(|| unsafe { (job.call)(job.data, thread) })
             && let Ok(mut slot) = state.panic.lock()
         {
             *slot = Some(payload);

@@ -57,7 +57,7 @@ unsafe fn step(registers: &mut [libc::greg_t; 23]) -> Option<()> {
     let mut length = 5;
     match (opcode, prefix, mode) {
         // LDTILECFG and TILERELEASE.
-        (0x49, 0, 0) if rm != 4 && rm != 5 && reg == 0 => {
+        (0x49, 0, 0) if rm != 4 && rm != 5 && reg == 0 && vvvv == 0 => {
             // SAFETY: the operand of the instruction.
             let config = unsafe { &*(register(registers, rm, map & 0x20 == 0) as *const [u8; 64]) };
             let whole =
@@ -68,11 +68,11 @@ unsafe fn step(registers: &mut [libc::greg_t; 23]) -> Option<()> {
             );
             state = State { configured: true, tiles: [[[0; 16]; 16]; 8] };
         }
-        (0x49, 0, 3) if modrm == 0xc0 => state.configured = false,
+        (0x49, 0, 3) if modrm == 0xc0 && vvvv == 0 => state.configured = false,
         // TILEZERO.
-        (0x49, 3, 3) if rm == 0 && state.configured => state.tiles[reg] = [[0; 16]; 16],
+        (0x49, 3, 3) if rm == 0 && vvvv == 0 && state.configured => state.tiles[reg] = [[0; 16]; 16],
         // TILELOADD and TILESTORED: always a SIB byte, here without displacement or with one of a byte.
-        (0x4b, 2 | 3, 0 | 1) if rm == 4 && state.configured => {
+        (0x4b, 2 | 3, 0 | 1) if rm == 4 && vvvv == 0 && state.configured => {
             let sib = at(5);
             length = 6 + usize::from(mode);
             let base = register(registers, usize::from(sib & 7), map & 0x20 == 0);

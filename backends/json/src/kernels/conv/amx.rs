@@ -23,10 +23,12 @@ use crate::kernels::sizes::product;
 
 /// Bytes of lines that stay in the second-level cache while the filters pass by.
 const BUDGET: usize = 768 * 1024;
+/// Most bytes of lines, and of filters: one row more than fits is taken, more are left to the vector units.
+const MOST_BYTES: usize = 3 * BUDGET / 2;
+/// Positions for which it pays to put filters into tiles, if the image has more rows.
+const LEAST_POSITIONS: usize = 96;
 /// Bytes of a line.
 const LINE: usize = 64;
-/// Bytes of a line's worth of f32 values of scratch.
-const LINE_VALUES: usize = LINE / size_of::<f32>();
 /// Fewer input blocks leave most of a line empty.
 const LEAST_BLOCKS: usize = 2;
 
@@ -53,7 +55,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// `None` where the kernel does not compute it, or the values cannot be counted.
+    /// `None` where the vector units are to compute it.
     fn new(p: &ConvParams) -> Option<Plan> {
         if p.math == Math::F32 || p.stride != [1, 1] || p.oh == 0 || p.ow == 0 {
             return None;
@@ -65,11 +67,22 @@ impl Plan {
         let pairs = in_blocks.div_ceil(2);
         let width = p.ow.checked_add(product(&[p.kw - 1, p.dilation[1]])?)?;
         let reach = product(&[p.kh - 1, p.dilation[0], width])?.checked_add((p.kw - 1) * p.dilation[1])?;
-        let row = product(&[width, pairs, MOST, LINE])?;
+        let pieces = match p.math {
+            Math::F32 | Math::Bf16 => 1,
+            Math::Bf16x3 => 2,
+            Math::Bf16x6 => MOST,
+        };
+        let row = product(&[width, pairs, pieces, LINE])?;
         let band = (BUDGET / row).saturating_sub((p.kh - 1).saturating_mul(p.dilation[0])).clamp(1, p.oh);
         let lines = product(&[band, width])?.checked_next_multiple_of(SIDE)?.checked_add(reach)?;
-        let filters = product(&[pairs, p.kh, p.kw, MOST, 2 * TILE_BYTES / size_of::<f32>()])?;
-        let each = product(&[lines, pairs, MOST, LINE_VALUES])?.checked_add(filters)?.checked_add(SUMS + 2 * TILE)?;
+        let (filter_bytes, line_bytes) =
+            (product(&[pairs, p.kh, p.kw, pieces, 2 * TILE_BYTES])?, product(&[lines, pairs, pieces, LINE])?);
+        let many = band == p.oh || band * width >= LEAST_POSITIONS;
+        if filter_bytes > MOST_BYTES || line_bytes > MOST_BYTES || !many {
+            return None;
+        }
+        let filters = filter_bytes / size_of::<f32>();
+        let each = line_bytes / size_of::<f32>() + filters + SUMS + 2 * TILE;
         Some(Plan {
             in_blocks,
             out_blocks,
@@ -85,28 +98,31 @@ impl Plan {
     }
 }
 
-/// f32 values of scratch on so many threads; 0 where another kernel computes it, `None` if they cannot be counted.
+/// f32 values of scratch on so many threads; 0 where the vector units compute it, `None` if they cannot be counted.
 pub(super) fn scratch_len(p: &ConvParams, threads: usize) -> Option<usize> {
-    if p.math == Math::F32 { Some(0) } else { Plan::new(p).map_or(Some(0), |plan| plan.each.checked_mul(threads)) }
+    Plan::new(p).map_or(Some(0), |plan| plan.each.checked_mul(threads))
 }
 
 /// Whether it is computed here.
 pub(super) fn takes(threads: &Threads, p: &ConvParams) -> bool {
-    threads.has_amx() && Plan::new(p).is_some()
+    Plan::new(p).is_some() && threads.has_amx()
 }
 
 /// Computes it and says so, if it is to be computed here.
 pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) -> bool {
-    let Some(plan) = Plan::new(p).filter(|_| threads.has_amx()) else { return false };
+    let Some(plan) = Plan::new(p) else { return false };
+    if !threads.has_amx() {
+        return false;
+    }
     let units = plan.out_blocks.div_ceil(2);
     let weights_dominate = p.oc * p.kh * p.kw > p.oh * p.ow;
     let (out_parts, row_parts) = grid(threads.count(), p.n * plan.groups, units, p.oh, weights_dominate);
     let total = p.n * plan.groups * out_parts * row_parts;
     let tasks = threads.count().min(total);
     let (out, scratch) = (SharedMut::new(y), SharedMut::new(scratch));
-    threads.parallel_for(tasks, |task| {
-        // SAFETY: one part of the scratch for each task.
-        let scratch = unsafe { scratch.slice(task * plan.each, plan.each) };
+    threads.parallel_for_each(tasks, |thread, task| {
+        // SAFETY: one part of the scratch for each thread.
+        let scratch = unsafe { scratch.slice(thread * plan.each, plan.each) };
         for at in part(total, tasks, task) {
             let (row_part, rest) = (at % row_parts, at / row_parts);
             let (out_part, outer) = (rest % out_parts, rest / out_parts);

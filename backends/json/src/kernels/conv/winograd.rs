@@ -11,11 +11,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::pack::group_blocks;
-use super::{ConvParams, Operands, blocked};
+use super::{ConvKind, ConvParams, Operands, blocked};
 use crate::kernels::gemm::tile::{Tile, TileFn, one_block, tiles};
 use crate::kernels::isa::{Isa, dispatch};
 use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::{SharedMut, Threads, part};
+use crate::kernels::precision::Math;
 use crate::kernels::sizes::product;
 use transform::{Filters, Input, Output};
 
@@ -38,6 +39,12 @@ const MOST_AT_ONCE: usize = 2;
 /// Whether the kernel computes these parameters at all.
 pub(super) fn supports(p: &ConvParams) -> bool {
     [p.kh, p.kw] == [3, 3] && p.stride == [1, 1] && p.dilation == [1, 1] && p.group == 1
+}
+
+/// Whether matrix units compute it, by direct sums: six products of pieces take longer where this kernel pays.
+pub(super) fn is_on_units(p: &ConvParams, threads: &Threads) -> bool {
+    let fewer = matches!(p.math, Math::Bf16x3 | Math::Bf16);
+    (fewer || !pays(p)) && ConvKind::Blocked.is_on_units(p, threads)
 }
 
 /// Whether it takes less time than direct sums: operations on vectors are counted, for tiles, filters and products. The numbers were
@@ -117,11 +124,8 @@ pub(super) fn scratch_len(p: &ConvParams, threads: usize) -> Option<usize> {
 }
 
 pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) {
-    #[cfg(target_arch = "x86_64")]
-    if super::amx::run(threads, p, o, y, scratch) {
-        return;
-    }
-    let Some(plan) = Plan::new(p, threads.count()) else { return blocked::run(threads, p, o, y, scratch) };
+    let plan = if is_on_units(p, threads) { None } else { Plan::new(p, threads.count()) };
+    let Some(plan) = plan else { return blocked::run(threads, p, o, y, scratch) };
     let (shared, own) = scratch.split_at_mut(plan.shared());
     let is_finite = AtomicBool::new(true);
     let (table, at_once) = tiles(threads.isa(), BLOCK);
@@ -141,7 +145,7 @@ pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f
     }
     // Where a number is not finite, the sums of its whole tile are not: which of them should be, direct sums tell.
     if !is_finite.into_inner() {
-        blocked::run(threads, p, o, y, &mut []);
+        blocked::run(threads, &ConvParams { math: Math::F32, ..p.clone() }, o, y, &mut []);
     }
 }
 

@@ -28,8 +28,6 @@ const ROWS: usize = 256;
 const SLAB: usize = 512;
 /// Elements of k for which B is in tiles at a time: 48 KiB in three pieces.
 const DEPTH: usize = 256;
-/// Products of fewer rows are a matter of the bytes of B, and left to the vector units.
-const LEAST_ROWS: usize = TILE;
 /// f32 values of the tiles of B of 32 columns.
 const B_SPACE: usize = SIDE * DEPTH * MOST / 2;
 /// Bytes from the tiles of a piece to those of the next.
@@ -37,7 +35,14 @@ const PIECE: usize = 2 * TILE_BYTES;
 
 /// Whether the product is computed here, if its B is packed.
 pub(super) fn takes(threads: &Threads, p: &GemmParams) -> bool {
-    threads.has_amx() && p.math != Math::F32 && p.m >= LEAST_ROWS && p.k > 0
+    // Fewer rows are a matter of the bytes of B, and of the time that it takes to put them into tiles.
+    let least = match p.math {
+        Math::F32 => return false,
+        Math::Bf16 => TILE,
+        Math::Bf16x3 => 24,
+        Math::Bf16x6 => 32,
+    };
+    p.m >= least && p.k > 0 && threads.has_amx()
 }
 
 /// f32 values of scratch for one thread; `None` if they cannot be counted.
@@ -355,13 +360,15 @@ impl<W: Weight> Feeder<W> {
 /// `count` elements of a row of A, at most 32, `stride` apart, and zeros.
 ///
 /// # Safety
-/// AVX-512; the elements are readable.
+/// AVX-512; the elements are readable. A masked load touches no other.
 #[inline(always)]
 unsafe fn elements(from: *const f32, stride: usize, count: usize) -> [__m512; 2] {
     // SAFETY: the caller vouches for it.
     unsafe {
-        if stride == 1 && count == STEP {
-            return [_mm512_loadu_ps(from), _mm512_loadu_ps(from.add(TILE))];
+        if stride == 1 {
+            let mask = ((1_u64 << count) - 1) as u32;
+            let (low, high) = (mask as __mmask16, (mask >> TILE) as __mmask16);
+            return [_mm512_maskz_loadu_ps(low, from), _mm512_maskz_loadu_ps(high, from.wrapping_add(TILE))];
         }
         let mut values = [0.0_f32; STEP];
         for (index, value) in values.iter_mut().enumerate().take(count) {

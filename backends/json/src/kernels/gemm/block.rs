@@ -6,6 +6,7 @@ use super::{Bias, GemmParams, pack, weights};
 use crate::kernels::activation::Activation;
 use crate::kernels::isa::{Isa, dispatch};
 use crate::kernels::layout::BLOCK;
+use crate::kernels::parallel::SharedMut;
 use byoc_plugin_api::{bf16, f16};
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -85,21 +86,29 @@ impl Block<'_> {
     /// The pointers reach every element of the block; no other task writes it; `columns` starts on a multiple of 16.
     pub(crate) unsafe fn run(&self, scratch: &mut [f32]) {
         let k = self.p.k;
-        let (table, _) = tiles(self.isa, self.rows.len());
         let (a_space, b_space) = scratch.split_at_mut(pack::panel_a_len(self.rows.len().min(MOST_ROWS), k));
         for rows in blocks(&self.rows) {
-            let m0 = rows.start;
-            let panels = Panels { first: m0, rows: rows.len(), max: table.len() };
-            for (start, count) in panels.iter() {
-                let a = self.a.wrapping_add((m0 + start) * self.p.a[0]);
+            let panels = Panels::in_block(self.isa, self.rows.len(), &rows);
+            let packed = SharedMut::new(&mut *a_space);
+            for index in 0..panels.iter().count() {
                 // SAFETY: the caller vouches for the rows of A.
-                unsafe {
-                    pack::panel_a(a, self.p.a, count, k, self.p.alpha, &mut a_space[pack::panel_a_len(start, k)..]);
-                }
+                unsafe { self.pack(&panels, index, &packed) };
             }
             // SAFETY: as above.
             unsafe { self.panels(&panels, a_space, b_space) };
         }
+    }
+
+    /// Packs one of the panels of A, to where [`Block::panels`] looks for it.
+    ///
+    /// # Safety
+    /// As [`Block::run`]; nothing else accesses this panel of `to`.
+    pub(super) unsafe fn pack(&self, panels: &Panels, index: usize, to: &SharedMut<'_, f32>) {
+        let (start, count) = panels.at(index);
+        let a = self.a.wrapping_add((panels.first + start) * self.p.a[0]);
+        let (at, len) = (pack::panel_a_len(start, self.p.k), pack::panel_a_len(count, self.p.k));
+        // SAFETY: the caller vouches for the rows of A and for the panel.
+        unsafe { pack::panel_a(a, self.p.a, count, self.p.k, self.p.alpha, to.slice(at, len)) };
     }
 
     /// The rows that are packed in `a`.
@@ -245,7 +254,7 @@ struct At {
 }
 
 /// The rows that are packed together: [`ROWS`], of the last block more or fewer by half.
-fn blocks(rows: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+pub(super) fn blocks(rows: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
     let (start, end) = (rows.start, rows.end);
     let count = ((rows.len() + ROWS - ROWS / 2) / ROWS).max(1).min(rows.len());
     (0..count).map(move |i| start + i * ROWS..if i + 1 == count { end } else { start + (i + 1) * ROWS })
@@ -254,6 +263,11 @@ fn blocks(rows: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
 /// Where part `i` of `parts` of k starts: on whole blocks of the panels.
 fn cut(k: usize, parts: usize, i: usize) -> usize {
     (k.div_ceil(BLOCK) * i / parts * BLOCK).min(k)
+}
+
+/// Start and rows of the panel `i` of so many.
+fn cut_rows(rows: usize, parts: usize, i: usize) -> (usize, usize) {
+    (rows * i / parts, rows * (i + 1) / parts - rows * i / parts)
 }
 
 /// Packed rows cut into panels of nearly equal size.
@@ -269,9 +283,19 @@ impl Panels {
         (rows < MOST_ROWS).then(|| Panels { first: 0, rows, max: tiles(isa, rows).0.len() })
     }
 
+    /// Those of some rows, which are packed together, of a block that has `all`.
+    pub(super) fn in_block(isa: Isa, all: usize, rows: &Range<usize>) -> Panels {
+        Panels { first: rows.start, rows: rows.len(), max: tiles(isa, all).0.len() }
+    }
+
     /// Start (from `first`) and rows of each panel.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (rows, parts) = (self.rows, self.rows.div_ceil(self.max));
-        (0..parts).map(move |i| (rows * i / parts, rows * (i + 1) / parts - rows * i / parts))
+        (0..parts).map(move |i| cut_rows(rows, parts, i))
+    }
+
+    /// That of one of them.
+    fn at(&self, index: usize) -> (usize, usize) {
+        cut_rows(self.rows, self.rows.div_ceil(self.max), index)
     }
 }

@@ -14,6 +14,8 @@ const UNIT: usize = 32;
 const LEAST_WORK: usize = 64 * 1024;
 /// Multiply-adds of a part, at least, where there are more parts than threads.
 const LEAST_PART: usize = 1024 * 1024;
+/// Parts for each thread, at most.
+const PARTS: usize = 4;
 
 /// C of a product, as [`gemm`](super::gemm) has it.
 pub(super) fn run(
@@ -32,10 +34,10 @@ pub(super) fn run(
         panic!("the scratch is too short");
     };
     #[cfg(target_arch = "x86_64")]
-    let by_tiles = amx::takes(threads, p) && !matches!(b, Source::Strided(..));
+    let on_units = amx::takes(threads, p) && !matches!(b, Source::Strided(..));
     #[cfg(not(target_arch = "x86_64"))]
-    let by_tiles = false;
-    let job = Job { p, isa: threads.isa(), by_tiles, a, b, c: SharedMut::new(c), e };
+    let on_units = false;
+    let job = Job { p, isa: threads.isa(), on_units, a, b, c: SharedMut::new(c), e };
     match job.column_parts(threads) {
         Some(parts) => job.by_columns(threads, parts, scratch),
         None => job.by_parts(threads, each, scratch),
@@ -47,7 +49,7 @@ struct Job<'a> {
     p: &'a GemmParams,
     isa: Isa,
     /// Whether matrix units compute it.
-    by_tiles: bool,
+    on_units: bool,
     a: &'a [f32],
     b: Source,
     c: SharedMut<'a, f32>,
@@ -77,14 +79,14 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Into how many parts the columns are cut if threads pack the rows together and then take columns: where there is enough to do
-    /// for that, and columns are the longer side.
+    /// Into how many parts the columns are cut if threads pack the rows together and then take columns: more than there are threads, so
+    /// that one that gets less of its core takes fewer. `None` where there is too little to do for that, or rows are the longer side.
     fn column_parts(&self, threads: &Threads) -> Option<usize> {
         let p = self.p;
-        let wanted = threads.parts(p.work() / self.matrices().max(1), LEAST_PART);
-        let parts = wanted.min(p.n / (2 * UNIT));
-        let pays = parts > threads.count() && p.n >= p.m && self.matrices() < threads.count();
-        (pays && !self.by_tiles).then_some(parts)
+        let most = p.work() / self.matrices().max(1) / LEAST_PART;
+        let parts = (PARTS * threads.count()).min(most).min(p.n / (2 * UNIT));
+        let pays = threads.count() > 1 && parts > threads.count() && p.n >= p.m && self.matrices() < threads.count();
+        (pays && !self.on_units).then_some(parts)
     }
 
     /// All threads pack the rows of A, each once, and then take parts of the columns.
@@ -113,18 +115,19 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Each part is computed by itself, with packing.
+    /// Threads pack what they need, each by itself: so they get few parts, of the longer side.
     fn by_parts(&self, threads: &Threads, each: usize, scratch: &mut [f32]) {
         let p = self.p;
-        let least = threads.count().min(p.work().div_ceil(LEAST_WORK));
-        // Who packs rows for some of the columns only would pack them for each part.
-        let wanted = if p.n >= p.m { least } else { threads.parts(p.work(), LEAST_PART).max(least) };
-        let rows_tile = if self.isa == Isa::Avx512 { 14 } else { 6 };
-        // Each thread packs what it does not split, so split the longer side.
+        let wanted = threads.count().min(p.work().div_ceil(LEAST_WORK));
+        let rows_tile = match self.isa {
+            _ if self.on_units => UNIT,
+            Isa::Avx512 => 14,
+            _ => 6,
+        };
         let (units, tiles) = (p.n.div_ceil(UNIT), p.m.div_ceil(rows_tile));
         let (column_parts, row_parts) = grid(wanted, self.matrices(), units, tiles, p.n >= p.m);
         let total = self.matrices() * row_parts * column_parts;
-        let tasks = threads.parts(p.work(), LEAST_PART).max(least).min(total);
+        let tasks = threads.count().min(total);
         let scratch = SharedMut::new(scratch);
         threads.parallel_for_each(tasks, |thread, task| {
             // SAFETY: one part of the scratch for each thread.
@@ -137,7 +140,7 @@ impl<'a> Job<'a> {
                 // rows, columns or matrices of C; the scratch was measured for both.
                 unsafe {
                     #[cfg(target_arch = "x86_64")]
-                    if self.by_tiles {
+                    if self.on_units {
                         amx::run(&block, scratch);
                         continue;
                     }
