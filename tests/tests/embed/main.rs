@@ -137,7 +137,11 @@ fn run(folder: &Folder, arguments: &[&str]) -> Outcome {
     // Memory of the library's lives as long as the process.
     command.env("ASAN_OPTIONS", "detect_leaks=0");
     let races = match Instrumented::given() {
-        Some(_) => format!("suppressions={}", places::checkout().join("tests/tsan.supp").display()),
+        Some(instrumented) => {
+            // Cargo names the folder of the other one there, which goes before what the program says.
+            command.env("LD_LIBRARY_PATH", instrumented.library);
+            format!("suppressions={}", places::checkout().join("tests/tsan.supp").display())
+        }
         // The library is not compiled with it, so that its locks are not seen.
         None => "ignore_noninstrumented_modules=1".to_owned(),
     };
