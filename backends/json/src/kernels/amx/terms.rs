@@ -169,10 +169,15 @@ pub(crate) unsafe fn all_finite(sums: &[f32; SUMS]) -> bool {
     // SAFETY: the caller vouches for AVX-512; chunks of 16.
     unsafe {
         let zero = _mm512_setzero_ps();
-        let mut check = zero;
-        for sums in sums.chunks_exact(TILE) {
-            check = _mm512_fmadd_ps(zero, _mm512_loadu_ps(sums.as_ptr()), check);
+        // Four at a time, as each addition waits for the one before.
+        let mut checks = [zero; 4];
+        for sums in sums.chunks_exact(4 * TILE) {
+            for (index, check) in checks.iter_mut().enumerate() {
+                *check = _mm512_fmadd_ps(zero, _mm512_loadu_ps(sums.as_ptr().add(index * TILE)), *check);
+            }
         }
+        let [a, b, c, d] = checks;
+        let check = _mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d));
         _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(check, check) == 0
     }
 }

@@ -24,10 +24,15 @@ use crate::kernels::simd::{Avx512x16, V16};
 
 /// Rows of A that are put into tiles together.
 const ROWS: usize = 256;
-/// Elements of k for which A is in tiles at a time: 768 KiB of 256 rows in three pieces.
-const SLAB: usize = 512;
-/// Elements of k for which B is in tiles at a time: 48 KiB in three pieces.
-const DEPTH: usize = 256;
+
+/// Elements of k for which A is in tiles at a time: 768 KiB of 256 rows, which the second-level cache has room for.
+const fn slab(pieces: usize) -> usize {
+    1536 / pieces
+}
+
+/// Elements of k for which B is in tiles at a time: 32 KiB of 32 columns in one piece, whose tiles have to come from the first-level cache;
+/// those of more pieces need not. C is read and written for each part of k, so that shorter ones take longer.
+const DEPTH: usize = 512;
 /// f32 values of the tiles of B of 32 columns.
 const B_SPACE: usize = SIDE * DEPTH * MOST / 2;
 /// Bytes from the tiles of a piece to those of the next.
@@ -51,7 +56,8 @@ pub(super) fn scratch_len(p: &GemmParams) -> Option<usize> {
         return Some(0);
     }
     let rows = p.m.min(ROWS).next_multiple_of(SIDE);
-    let a = rows.checked_mul(p.k.min(SLAB).next_multiple_of(STEP))? * MOST / 2;
+    // Fewer pieces have longer slabs of as many bytes.
+    let a = rows.checked_mul(p.k.min(slab(MOST)).next_multiple_of(STEP))? * MOST / 2;
     Some(a + 2 * B_SPACE + SUMS + TILE)
 }
 
@@ -90,8 +96,8 @@ unsafe fn compute<T: Terms, W: Weight>(block: &Block<'_>, b: *const W, k: usize,
     while rows < block.rows.end {
         let end = (rows + ROWS).min(block.rows.end);
         let mut job = Slab { block, tiles: &tiles, b, k, rows: rows..end, ks: 0..0, a };
-        for start in (0..block.p.k).step_by(SLAB) {
-            job.ks = start..(start + SLAB).min(block.p.k);
+        for start in (0..block.p.k).step_by(slab(T::A)) {
+            job.ks = start..(start + slab(T::A)).min(block.p.k);
             // SAFETY: the caller vouches for it.
             unsafe { job.run::<T>(sums, [&mut *first, &mut *second]) };
         }

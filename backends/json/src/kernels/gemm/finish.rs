@@ -23,6 +23,16 @@ pub(super) struct Finish {
     pub(super) clamp: (f32, f32),
 }
 
+/// 16 values, or as many as there are: the first is faster.
+///
+/// # Safety
+/// As [`V16::load_up_to`]; `whole` only if there are 16.
+#[inline(always)]
+unsafe fn load<V: V16>(from: *const f32, width: usize, whole: bool) -> V {
+    // SAFETY: the caller vouches for it.
+    unsafe { if whole { V::load(from) } else { V::load_up_to(from, width) } }
+}
+
 impl Kernel for Finish {
     type Out = ();
 
@@ -34,6 +44,7 @@ impl Kernel for Finish {
             let (lo, hi, beta) = (V::splat(self.clamp.0), V::splat(self.clamp.1), V::splat(self.beta));
             for j in (0..self.columns).step_by(BLOCK) {
                 let width = self.columns - j;
+                let whole = width >= BLOCK;
                 let mut bias = V::splat(0.0);
                 if !self.bias_column.is_null() {
                     bias = V::load_up_to(self.bias_column.add(j), width);
@@ -42,15 +53,16 @@ impl Kernel for Finish {
                     let at = i * self.c_row + j;
                     let mut v = V::load(self.sums.add(i * self.sums_row + j)).add(bias);
                     if self.beta != 0.0 {
-                        v = V::load_up_to(self.c.add(at), width).fma(beta, v);
+                        v = load::<V>(self.c.add(at), width, whole).fma(beta, v);
                     }
                     if !self.bias_row.is_null() {
                         v = v.add(V::splat(*self.bias_row.add(i)));
                     }
                     if !self.residual.is_null() {
-                        v = v.add(V::load_up_to(self.residual.add(at), width));
+                        v = v.add(load::<V>(self.residual.add(at), width, whole));
                     }
-                    hi.min(lo.max(v)).store_up_to(self.c.add(at), width);
+                    let v = hi.min(lo.max(v));
+                    if whole { v.store(self.c.add(at)) } else { v.store_up_to(self.c.add(at), width) }
                 }
             }
         }

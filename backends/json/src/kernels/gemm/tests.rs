@@ -205,6 +205,7 @@ mod matrix_units {
             // Several blocks of rows; several parts of k, of one slab and of two.
             (300, 20, 40),
             (33, 40, 513),
+            (16, 17, 1601),
             (20, 70, 801),
         ] {
             let p = GemmParams::dense(m, n, k);
