@@ -39,7 +39,14 @@ pub(crate) fn is_available() -> bool {
 fn has_instructions() -> bool {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     let wanted = 1 << 22 | 1 << 24;
-    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & wanted == wanted
+    #[allow(
+        unused_unsafe,
+        reason = "these functions are safe since a Rust that is newer than the oldest that this is for"
+    )]
+    // SAFETY: every x86-64 has the instruction.
+    unsafe {
+        __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & wanted == wanted
+    }
 }
 
 /// Asks for the state of the tiles, which is too large to be every process's. It is granted to all threads, also later ones.
