@@ -3,7 +3,7 @@
 # completions; the wheel; the crates; and for all of it the licences of what is compiled in, and an SBOM (CycloneDX). No time, random
 # number or path of the machine goes in, so that two runs of one commit can be compared.
 #
-# It needs maturin (pip install maturin), cargo-about (cargo install --locked --features cli cargo-about) and cargo-cyclonedx
+# It needs binutils, maturin (pip install maturin), cargo-about (cargo install --locked --features cli cargo-about) and cargo-cyclonedx
 # (cargo install --locked cargo-cyclonedx).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,6 +24,7 @@ rm -rf "$out/stage" && mkdir -p "$stage/bin" "$stage/lib/byoc/plugins" "$stage/s
 cargo build --release --locked --package byoc-cli
 cargo build --release --locked "${plugins[@]/#/--package=byoc-}"
 core/bindings/c/install.sh "$stage"
+python3 cli/number_names.py "$stage/lib/libbyoc.a"
 cp plugin-api/include/*.h "$stage/include/"
 cp "$CARGO_TARGET_DIR/release/byoc" "$stage/bin/"
 for plugin in "${plugins[@]}"; do cp "$CARGO_TARGET_DIR/release/libbyoc_$plugin.so" "$stage/lib/byoc/plugins/"; done
