@@ -20,17 +20,15 @@ pub enum Math {
 }
 
 impl Math {
-    /// The names of all, as options and programs have them; the default first.
+    /// All, the default first.
+    const ALL: [Math; 4] = [Math::F32, Math::Bf16x6, Math::Bf16x3, Math::Bf16];
+
+    /// Their names, as options have them.
     pub const NAMES: [&str; 4] = ["f32", "bf16x6", "bf16x3", "bf16"];
 
     /// The one of that name; f32 for any other.
     pub fn from_name(name: &str) -> Math {
-        match name {
-            "bf16x6" => Math::Bf16x6,
-            "bf16x3" => Math::Bf16x3,
-            "bf16" => Math::Bf16,
-            _ => Math::F32,
-        }
+        Math::ALL.into_iter().find(|math| math.name() == name).unwrap_or_default()
     }
 
     /// Its name.
@@ -41,5 +39,18 @@ impl Math {
     /// Whether it is computed as f32.
     pub(crate) fn is_f32(&self) -> bool {
         *self == Math::F32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_and_programs_have_the_same_names() {
+        for (math, name) in Math::ALL.into_iter().zip(Math::NAMES) {
+            assert_eq!((Math::from_name(name), math.name()), (math, name));
+            assert_eq!(serde_json::to_value(math).expect("JSON"), name);
+        }
     }
 }

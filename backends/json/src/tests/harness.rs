@@ -1,5 +1,6 @@
 //! Compiles and runs regions, and compares the two sets of kernels.
 
+use crate::kernels::{Isa, Threads};
 use byoc_plugin_api::Backend;
 use byoc_plugin_api::testing::{self, Compiled, Limit, RegionBuilder, Rng, Tensor, assert_close};
 
@@ -83,4 +84,28 @@ pub(super) fn calls(net: &RegionBuilder) -> Vec<String> {
 pub(crate) fn noise(len: usize, seed: u64) -> Vec<f32> {
     let mut random = Rng::with_seed(seed);
     (0..len).map(|_| random.i32(-(1 << 23)..1 << 23) as f32 / (1 << 23) as f32).collect()
+}
+
+/// So many threads with matrix units, which are emulated where there are none. None, and a word of it, without AVX-512, which comes with
+/// them.
+#[expect(clippy::print_stderr, reason = "what is not tested is told")]
+pub(crate) fn with_units<const N: usize>(counts: [usize; N]) -> Vec<Threads> {
+    if !Isa::Avx512.is_available() {
+        eprintln!("not tested: matrix units need AVX-512");
+        return Vec::new();
+    }
+    counts.map(|count| Threads::with_isa(count, Isa::Avx512)).into()
+}
+
+/// The largest error, over the largest number.
+pub(crate) fn error_of_largest(got: &[f32], want: &[f64]) -> f64 {
+    let largest = want.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
+    let off = got.iter().zip(want).fold(0.0_f64, |most, (got, want)| most.max((f64::from(*got) - want).abs()));
+    off / largest
+}
+
+/// Whether a number is near the one of f32, or as little a number as that.
+pub(crate) fn as_in_f32(got: f32, want: f32, error: f64) -> bool {
+    let near = f64::from((got - want).abs()) <= error * (1.0 + f64::from(want.abs()));
+    near || got == want || got.is_nan() && want.is_nan()
 }

@@ -167,14 +167,9 @@ fn batches() {
 #[cfg(target_arch = "x86_64")]
 mod matrix_units {
     use super::*;
+    use crate::tests::harness::{as_in_f32, error_of_largest, with_units};
 
     const WAYS: [(Math, f64); 3] = [(Math::Bf16x6, 1e-6), (Math::Bf16x3, 1e-5), (Math::Bf16, 4e-3)];
-
-    /// None without AVX-512, which comes with them.
-    fn with_units<const N: usize>(counts: [usize; N]) -> Vec<Threads> {
-        let there = Isa::Avx512.is_available();
-        counts.into_iter().filter(|_| there).map(|count| Threads::with_isa(count, Isa::Avx512)).collect()
-    }
 
     fn check(p: &GemmParams) {
         let (rows, columns) = (noise(p.m, 5), noise(p.n, 6));
@@ -245,10 +240,8 @@ mod matrix_units {
                 let mut scratch = vec![f32::NAN; gemm_scratch_len(&p, 1).expect("countable")];
                 let mut c = vec![f32::NAN; p.m * p.n];
                 gemm_packed(threads, &p, &a, packed, &mut c, &Epilogue::default(), &mut scratch);
-                let largest = want.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
-                let off =
-                    c.iter().zip(&want).fold(0.0_f64, |most, (got, want)| most.max((f64::from(*got) - want).abs()));
-                assert!(range.contains(&(off / largest)), "{math:?}: {:e}", off / largest);
+                let error = error_of_largest(&c, &want);
+                assert!(range.contains(&error), "{math:?}: {error:e}");
             }
         }
     }
@@ -280,11 +273,7 @@ mod matrix_units {
             assert!(special == f32::MAX || want.iter().any(|value| !value.is_finite()));
             for (math, error) in WAYS {
                 for (got, want) in product(threads, math).iter().zip(&want) {
-                    let near = (got - want).abs() <= 20.0 * error as f32 * (1.0 + want.abs());
-                    assert!(
-                        near || got == want || got.is_nan() && want.is_nan(),
-                        "{math:?} {special} {in_a}: {got} for {want}"
-                    );
+                    assert!(as_in_f32(*got, *want, 20.0 * error), "{math:?} {special} {in_a}: {got} for {want}");
                 }
             }
         }
