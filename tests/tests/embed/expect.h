@@ -15,3 +15,16 @@ static void expect(int line, byoc_status status, const char *code) {
 }
 #define FAILS(code, call) expect(__LINE__, call, code)
 #define WORKS(call) expect(__LINE__, call, "")
+
+/* The sum of the first output, which is of f32. */
+static inline double sum(uint64_t session) {
+    byoc_array found;
+    double all = 0;
+    size_t index;
+    memset(&found, 0, sizeof found);
+    WORKS(byoc_result(session, 0, &found));
+    for (index = 0; index < found.bytes / sizeof(float); index++) {
+        all += ((const float *)found.data)[index];
+    }
+    return all;
+}

@@ -23,19 +23,6 @@ static byoc_array input(void) {
     return array;
 }
 
-/* The sum of the output. */
-static double sum(uint64_t session) {
-    byoc_array found;
-    double all = 0;
-    size_t index;
-    memset(&found, 0, sizeof found);
-    WORKS(byoc_result(session, 0, &found));
-    for (index = 0; index < found.bytes / sizeof(float); index++) {
-        all += ((const float *)found.data)[index];
-    }
-    return all;
-}
-
 static void *work(void *path) {
     int turn;
     for (turn = 0; turn < 20; turn++) {

@@ -14,19 +14,6 @@ static float *data;
 static byoc_array input;
 static int64_t shape[8];
 
-/* Of the first output the bytes, added up. */
-static double result(uint64_t session) {
-    byoc_array found;
-    double all = 0;
-    size_t index;
-    memset(&found, 0, sizeof found);
-    WORKS(byoc_result(session, 0, &found));
-    for (index = 0; index < found.bytes / sizeof(float); index++) {
-        all += ((const float *)found.data)[index];
-    }
-    return all;
-}
-
 static uint64_t session_on_two_threads(void) {
     uint64_t session = 0;
     byoc_options options;
@@ -45,7 +32,7 @@ static void *own(void *differ) {
     for (run = 0; run < RUNS; run++) {
         double found;
         WORKS(byoc_run(session, &input, 1));
-        found = result(session);
+        found = sum(session);
         if (run == 0) {
             first = found;
         }
