@@ -8,6 +8,7 @@ use byoc_json_backend::kernels::{
     NormParams, PackedB, Threads, Unary, attention, attention_scratch_len, binary, conv, from_blocked, gemm,
     gemm_packed, gemm_scratch_len, layer_norm, pack_b, packed_b_len, softmax, to_blocked, transpose, unary,
 };
+use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
 /// The best of repeated runs, in seconds.
@@ -37,9 +38,41 @@ fn math() -> Math {
     Math::from_name(&std::env::args().nth(3).unwrap_or_default())
 }
 
+/// f32 values from the beginning of a cache line on, as those of the runtime: a vector that lies across two lines is read twice.
+struct Values {
+    all: Vec<f32>,
+    start: usize,
+    len: usize,
+}
+
+impl Values {
+    fn zeros(len: usize) -> Values {
+        let all = vec![0.0; len + 15];
+        let start = (0..16).find(|&start| all[start..].as_ptr().addr().is_multiple_of(64)).unwrap_or(0);
+        Values { all, start, len }
+    }
+}
+
+impl Deref for Values {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.all[self.start..][..self.len]
+    }
+}
+
+impl DerefMut for Values {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        &mut self.all[self.start..][..self.len]
+    }
+}
+
 /// Numbers that differ: matrix units are faster on others.
-fn numbers(len: usize) -> Vec<f32> {
-    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 24) as f32 - 0.5).collect()
+fn numbers(len: usize) -> Values {
+    let mut values = Values::zeros(len);
+    let number = |at: u32| (at.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 24) as f32 - 0.5;
+    (0..).zip(&mut *values).for_each(|(at, value)| *value = number(at));
+    values
 }
 
 /// ic, oc, input size, kernel, stride, group; padded to keep the size.
@@ -74,11 +107,11 @@ fn bench_conv(
     };
     let kind = ConvKind::pick(&p);
     let x = numbers(kind.input_len(&p).expect("countable"));
-    let mut w = vec![0.0; kind.packed_len(&p).expect("countable")];
+    let mut w = Values::zeros(kind.packed_len(&p).expect("countable"));
     kind.pack(&p, &numbers(oc * (ic / group) * k * k), &mut w);
     let bias = vec![0.1; oc];
-    let mut y = vec![0.0; kind.output_len(&p).expect("countable")];
-    let mut scratch = vec![0.0; kind.scratch_len(&p, 2).expect("countable")];
+    let mut y = Values::zeros(kind.output_len(&p).expect("countable"));
+    let mut scratch = Values::zeros(kind.scratch_len(&p, 2).expect("countable"));
     let times = [0, 1].map(|i| best(|| conv(&threads[i], kind, &p, &x, &w, Some(&bias), None, &mut y, &mut scratch)));
     let flop = 2.0 * (out * out * oc * (ic / group) * k * k) as f64;
     report(&format!("conv {ic}->{oc} {size}x{size} k{k} s{stride} g{group}"), flop, times);
@@ -87,17 +120,17 @@ fn bench_conv(
 
 fn bench_gemm(threads: &[Threads; 2], m: usize, n: usize, k: usize) {
     let p = GemmParams { math: math(), ..GemmParams::dense(m, n, k) };
-    let (a, b, mut c) = (numbers(m * k), numbers(k * n), vec![0.0; m * n]);
+    let (a, b, mut c) = (numbers(m * k), numbers(k * n), Values::zeros(m * n));
     let bias = vec![0.1; n];
     let e = Epilogue { bias: Bias::PerCol(&bias), ..Default::default() };
-    let mut scratch = vec![0.0; gemm_scratch_len(&p, 2).expect("countable")];
+    let mut scratch = Values::zeros(gemm_scratch_len(&p, 2).expect("countable"));
     let flop = 2.0 * (m * n * k) as f64;
     let times = [0, 1].map(|i| best(|| gemm(&threads[i], &p, &a, &b, &mut c, &e, &mut scratch)));
     report(&format!("gemm {m}x{n}x{k}"), flop, times);
     let t = p.clone().trans_b();
     let times = [0, 1].map(|i| best(|| gemm(&threads[i], &t, &a, &b, &mut c, &e, &mut scratch)));
     report(&format!("gemm {m}x{n}x{k} B transposed"), flop, times);
-    let mut packed = vec![0.0; packed_b_len(k, n).expect("countable")];
+    let mut packed = Values::zeros(packed_b_len(k, n).expect("countable"));
     pack_b(k, n, &b, p.b, &mut packed);
     let times =
         [0, 1].map(|i| best(|| gemm_packed(&threads[i], &p, &a, PackedB::F32(&packed), &mut c, &e, &mut scratch)));
@@ -276,8 +309,8 @@ fn bench_attention(threads: &[Threads; 2], heads: usize, len: usize) {
         out: side,
         mask: [0; 4],
     };
-    let (x, mut y) = (vec![0.125; len * row], vec![0.0; len * row]);
-    let mut scratch = vec![0.0; attention_scratch_len(&p, 2).expect("countable")];
+    let (x, mut y) = (numbers(len * row), Values::zeros(len * row));
+    let mut scratch = Values::zeros(attention_scratch_len(&p, 2).expect("countable"));
     let times = [0, 1].map(|i| best(|| attention(&threads[i], &p, &x, &x, &x, None, &mut y, &mut scratch)));
     report(&format!("attention {heads} x {len}x{len}x64"), 4.0 * (row * len * len) as f64, times);
 }

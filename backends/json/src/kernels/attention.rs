@@ -5,7 +5,7 @@ use super::gemm::{
 };
 use super::isa::{Kernel, dispatch};
 use super::layout::BLOCK;
-use super::norm::{Softmax, SoftmaxInto};
+use super::norm::{ExpInto, Softmax};
 use super::parallel::{SharedMut, Threads, part};
 use super::simd::V16;
 use super::sizes::{product, reach};
@@ -269,10 +269,16 @@ impl Rows<'_> {
         }
         let (weights, packing) = packing.split_at_mut(PanelProduct::len(self.count, keys));
         dispatch(isa, Weigh { rows: self, keys, scores, weights });
+        let scores = &*scores;
         let values = if self.packed_values.is_empty() { self.v } else { self.packed_values };
         let packed_rows = (!self.packed_values.is_empty()).then_some(p.kv_len);
         // SAFETY: as above.
         unsafe { PanelProduct { isa, p: &product, a: weights, b: values, packed_rows }.run(out, packing) };
+        for (i, row) in scores.chunks_exact(keys.max(1)).enumerate() {
+            // SAFETY: as above: the output holds `v_dim` values in each of these rows.
+            let values = unsafe { std::slice::from_raw_parts_mut(out.wrapping_add(i * p.out[2]), p.v_dim) };
+            values.iter_mut().for_each(|value| *value *= row[0]);
+        }
     }
 
     /// The scores of these rows with the first `keys` keys.
@@ -331,7 +337,8 @@ impl<'r> Kernel for Masked<'_, 'r> {
     }
 }
 
-/// Makes weights of scores, row by row, as the product with the values takes them.
+/// Makes weights of scores, row by row, as the product with the values takes them. They are from 0 to 1 and not divided by their sum: by
+/// what the row of the output is to be multiplied is left where the first score was.
 struct Weigh<'a, 'r> {
     rows: &'a Rows<'a>,
     keys: usize,
@@ -351,9 +358,11 @@ impl Kernel for Weigh<'_, '_> {
             assert!(start + (places - 1) * step + BLOCK <= self.weights.len());
             // SAFETY: `dispatch` checked the features; the assertion covers the places.
             unsafe {
-                let row = Masked { rows: self.rows, index, row }.run::<V>().unwrap_or_default();
-                let to = self.weights.as_mut_ptr().add(start);
-                SoftmaxInto { row, to, step, places }.run::<V>();
+                let seen = Masked { rows: self.rows, index, row: &mut *row }.run::<V>().unwrap_or_default();
+                let (to, is_empty) = (self.weights.as_mut_ptr().add(start), seen.is_empty());
+                let factor = ExpInto { row: seen, to, step, places }.run::<V>();
+                // Where nothing is seen the weights are 0 and so is the output.
+                row[0] = if is_empty { 0.0 } else { factor };
             }
         }
     }

@@ -119,6 +119,12 @@ impl ConvParams {
         bytes().is_some_and(|bytes| bytes <= isize::MAX as usize)
     }
 
+    /// Multiply-adds of direct sums, about.
+    fn work(&self) -> usize {
+        let each = [self.ic / self.group, self.kh, self.kw];
+        [self.n, self.oc, self.oh, self.ow].into_iter().chain(each).fold(1, usize::saturating_mul)
+    }
+
     /// Channels of one group: input, output.
     fn group_channels(&self) -> (usize, usize) {
         (self.ic / self.group, self.oc / self.group)

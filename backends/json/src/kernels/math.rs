@@ -22,6 +22,18 @@ unsafe fn horner<V: V16, const N: usize>(x: V, coefficients: [f32; N]) -> V {
 const LN_2: f32 = 0.693_359_4;
 const LN_2_EXCESS: f32 = 2.121_944_4e-4;
 
+/// The integer nearest to `x * factor`, ties to even; only where that is below 2^22.
+///
+/// # Safety
+/// As [`scaled_exp`].
+#[inline(always)]
+unsafe fn round_product<V: V16>(x: V, factor: f32) -> V {
+    // In f32 a sum of this size has no fraction. That is two operations, where rounding alone is two on some processors.
+    const SIZE: f32 = 12_582_912.0;
+    // SAFETY: the caller vouches for the features.
+    unsafe { x.fma(V::splat(factor), V::splat(SIZE)).sub(V::splat(SIZE)) }
+}
+
 /// 2^n * e^r for integral n and |r| <= ln 2 / 2, with a polynomial of relative error 2e-8 (a weighted least-squares fit,
 /// exact at 0, to the least greatest error).
 ///
@@ -36,7 +48,39 @@ unsafe fn scaled_exp<V: V16>(n: V, r: V) -> V {
     }
 }
 
-/// e^x = 2^n * e^r with x = n ln 2 + r (Cody-Waite).
+/// e^x where x is not above 0 or not a number.
+///
+/// # Safety
+/// As [`scaled_exp`].
+#[inline(always)]
+pub(crate) unsafe fn exp_of_negative<V: V16>(x: V) -> V {
+    // SAFETY: the caller vouches for the features.
+    unsafe {
+        // As in `exp`.
+        let lowest = V::splat(LOWEST);
+        let y = reduced_exp(lowest.max(x));
+        V::select_lt(x, lowest, V::splat(0.0), y)
+    }
+}
+
+/// e^x = 2^n * e^r with x = n ln 2 + r (Cody-Waite), for -88 < x < 90.
+///
+/// # Safety
+/// As [`scaled_exp`].
+#[inline(always)]
+unsafe fn reduced_exp<V: V16>(x: V) -> V {
+    // SAFETY: the caller vouches for the features.
+    unsafe {
+        let n = round_product(x, std::f32::consts::LOG2_E);
+        let r = n.fma(V::splat(LN_2_EXCESS), n.fma(V::splat(-LN_2), x));
+        scaled_exp(n, r)
+    }
+}
+
+/// Where e^x begins to be denormal.
+const LOWEST: f32 = -87.336_54;
+
+/// e^x.
 ///
 /// # Safety
 /// As [`scaled_exp`].
@@ -46,12 +90,9 @@ pub(crate) unsafe fn exp<V: V16>(x: V) -> V {
     unsafe {
         // Beyond the upper end the result is infinity, below the lower one 0 (rather than a denormal number, which costs
         // a hundred cycles, and masked attention scores end there). NaN stays: it is the second operand.
-        let lowest = V::splat(-87.336_54);
-        let input = x;
-        let x = lowest.max(V::splat(89.0).min(x));
-        let n = x.mul(V::splat(std::f32::consts::LOG2_E)).round();
-        let r = n.fma(V::splat(LN_2_EXCESS), n.fma(V::splat(-LN_2), x));
-        V::select_lt(input, lowest, V::splat(0.0), scaled_exp(n, r))
+        let lowest = V::splat(LOWEST);
+        let y = reduced_exp(lowest.max(V::splat(89.0).min(x)));
+        V::select_lt(x, lowest, V::splat(0.0), y)
     }
 }
 
@@ -120,7 +161,7 @@ pub(crate) unsafe fn sigmoid<V: V16>(x: V) -> V {
         let input = x;
         let x = lowest.max(V::splat(87.0).min(x));
         // -x = n ln 2 + r.
-        let n = x.mul(V::splat(-std::f32::consts::LOG2_E)).round();
+        let n = round_product(x, -std::f32::consts::LOG2_E);
         let r = n.fma(V::splat(LN_2_EXCESS), n.fma(V::splat(-LN_2), V::splat(0.0).sub(x)));
         let y = scaled_exp(n, r).add(V::splat(1.0)).reciprocal();
         V::select_lt(input, lowest, V::splat(0.0), y)

@@ -125,10 +125,10 @@ impl Kernel for Softmax<'_> {
     }
 }
 
-/// Softmax of a contiguous row, into places for 16 values each.
-pub(crate) struct SoftmaxInto<'a> {
-    /// Becomes the exponentials.
-    pub(crate) row: &'a mut [f32],
+/// The exponentials of a contiguous row less its largest number, into places for 16 values each; returns one over their sum, by which
+/// they are to be multiplied to be a softmax.
+pub(crate) struct ExpInto<'a> {
+    pub(crate) row: &'a [f32],
     pub(crate) to: *mut f32,
     /// From each 16 values to the next.
     pub(crate) step: usize,
@@ -136,22 +136,63 @@ pub(crate) struct SoftmaxInto<'a> {
     pub(crate) places: usize,
 }
 
-impl Kernel for SoftmaxInto<'_> {
-    type Out = ();
+impl Kernel for ExpInto<'_> {
+    type Out = f32;
 
     #[inline(always)]
-    unsafe fn run<V: V16>(self) {
-        // SAFETY: `dispatch` checked the features; the maker of `SoftmaxInto` vouches for the places.
+    unsafe fn run<V: V16>(self) -> f32 {
+        let ExpInto { row, to, step, places } = self;
+        let (whole, left) = (row.len() / 16, row.len() % 16);
+        // SAFETY: `dispatch` checked the features; the maker of `ExpInto` vouches for the places.
         unsafe {
-            let largest = Row { op: Reduce::Max, x: self.row }.run::<V>();
-            let scale = V::splat(1.0 / exp_sum::<V>(self.row, largest, true));
-            for place in 0..self.places {
-                let left = self.row.len().saturating_sub(place * 16);
-                let from = self.row.as_ptr().wrapping_add(place * 16);
-                let v = if left > 0 { V::load_up_to(from, left).mul(scale) } else { V::splat(0.0) };
-                v.store(self.to.add(place * self.step));
+            let shift = V::splat(largest_number::<V>(row));
+            let mut sum = V::splat(0.0);
+            for place in 0..whole {
+                let e = math::exp_of_negative(V::load(row.as_ptr().add(place * 16)).sub(shift));
+                sum = sum.add(e);
+                e.store(to.add(place * step));
             }
+            let mut done = whole;
+            if left > 0 {
+                // e^-infinity is 0: the missing lanes do not count.
+                let last = V::load_part(row.as_ptr().add(whole * 16), left, f32::NEG_INFINITY);
+                let e = math::exp_of_negative(last.sub(shift));
+                sum = sum.add(e);
+                e.store(to.add(whole * step));
+                done += 1;
+            }
+            (done..places).for_each(|place| V::splat(0.0).store(to.add(place * step)));
+            1.0 / sum.sum()
         }
+    }
+}
+
+/// The largest of a row, but for what is not a number.
+///
+/// # Safety
+/// The CPU has the features of `V`.
+#[inline(always)]
+unsafe fn largest_number<V: V16>(row: &[f32]) -> f32 {
+    // SAFETY: every access is within the row. `max` is its second operand where one is not a number.
+    unsafe {
+        let none = V::splat(f32::NEG_INFINITY);
+        let (mut a, mut b, mut c, mut d) = (none, none, none, none);
+        let mut at = 0;
+        while at + 64 <= row.len() {
+            let from = row.as_ptr().add(at);
+            a = V::load(from).max(a);
+            b = V::load(from.add(16)).max(b);
+            c = V::load(from.add(32)).max(c);
+            d = V::load(from.add(48)).max(d);
+            at += 64;
+        }
+        while at < row.len() {
+            a = V::load_part(row.as_ptr().add(at), (row.len() - at).min(16), f32::NEG_INFINITY).max(a);
+            at += 16;
+        }
+        let mut lanes = [0.0; 16];
+        a.max(b).max(c.max(d)).store(lanes.as_mut_ptr());
+        lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
     }
 }
 

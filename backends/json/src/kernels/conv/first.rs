@@ -2,11 +2,11 @@
 //! scratch (cheap for few channels), so that the register tile needs no border handling.
 
 use super::finish::finish;
-use super::tile::cuts;
+use super::tile::Cuts;
 use super::{ConvParams, Operands};
 use crate::kernels::isa::{Isa, Kernel, dispatch};
 use crate::kernels::layout::BLOCK;
-use crate::kernels::parallel::{SharedMut, Threads, part};
+use crate::kernels::parallel::{SharedMut, Threads, part, shares};
 use crate::kernels::simd::V16;
 use crate::kernels::sizes::product;
 use crate::kernels::unrolled::unrolled;
@@ -37,13 +37,13 @@ pub(super) fn scratch_len(p: &ConvParams) -> Option<usize> {
 
 pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) {
     let bands = p.oh.div_ceil(BAND);
-    let tasks = threads.count();
+    let parts = (threads.count() * shares(p.work(), threads.count())).min(p.n * bands);
     let Some(band) = Band::new(p) else { panic!("`conv` takes no such parameters") };
     let (out, scratch) = (SharedMut::new(y), SharedMut::new(scratch));
-    threads.parallel_for(tasks, |task| {
-        // SAFETY: one part of the scratch for each task.
-        let scratch = unsafe { scratch.slice(task * band.len, band.len) };
-        for at in part(p.n * bands, tasks, task) {
+    threads.parallel_for_each(parts, |thread, index| {
+        // SAFETY: one part of the scratch for each thread.
+        let scratch = unsafe { scratch.slice(thread * band.len, band.len) };
+        for at in part(p.n * bands, parts, index) {
             let (image, first_row) = (at / bands, at % bands * BAND);
             fill(p, band, &o.x[image * p.ic * p.ih * p.iw..], first_row, scratch);
             let rows = BAND.min(p.oh - first_row);
@@ -63,12 +63,26 @@ fn fill(p: &ConvParams, band: Band, image: &[f32], first_row: usize, scratch: &m
         if iy < 0 || iy >= p.ih as isize {
             continue;
         }
-        let left = p.pad[1].min(w);
-        for channel in 0..p.ic {
-            let from = &image[(channel * p.ih + iy.unsigned_abs()) * p.iw..][..p.iw];
-            let to = row[left * p.ic..].chunks_exact_mut(p.ic);
-            to.zip(from).for_each(|(px, v)| px[channel] = *v);
+        let to = &mut row[p.pad[1].min(w) * p.ic..];
+        let line = |channel: usize| &image[(channel * p.ih + iy.unsigned_abs()) * p.iw..][..p.iw];
+        match p.ic {
+            1 => interleave([line(0)], to),
+            3 => interleave([line(0), line(1), line(2)], to),
+            _ => (0..p.ic).for_each(|channel| {
+                let pixels = to.chunks_exact_mut(p.ic).zip(line(channel));
+                pixels.for_each(|(pixel, value)| pixel[channel] = *value);
+            }),
         }
+    }
+}
+
+/// Puts the values of C channels side by side, for as many pixels as both sides have.
+fn interleave<const C: usize>(from: [&[f32]; C], to: &mut [f32]) {
+    let (to, _) = to.as_chunks_mut::<C>();
+    let len = from.iter().map(|line| line.len()).fold(to.len(), usize::min);
+    let from = from.map(|line| &line[..len]);
+    for (at, pixel) in to[..len].iter_mut().enumerate() {
+        *pixel = from.map(|line| line[at]);
     }
 }
 
@@ -93,11 +107,12 @@ fn convolve(
         Isa::Avx2 => (6, 1),
         Isa::Portable => (3, 1),
     };
+    let cuts = Cuts::new(p.ow, pmax);
     for block in (0..blocks).step_by(pair) {
         let count = pair.min(blocks - block);
         for row in 0..rows {
             let at = (image * blocks + block) * plane + (first_row + row) * p.ow * BLOCK;
-            for (start, pixels) in cuts(p.ow, pmax) {
+            for (start, pixels) in cuts.iter() {
                 let strip = Strip {
                     p,
                     x: &band_rows[(row * p.stride[0] * w + start * p.stride[1]) * p.ic..],

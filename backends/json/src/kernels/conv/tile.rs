@@ -6,6 +6,7 @@ use crate::kernels::layout::BLOCK;
 use crate::kernels::simd::{Avx2x16, Avx512x16};
 use crate::kernels::simd::{Portable16, V16};
 use crate::kernels::unrolled::{MOST, unrolled};
+use std::ops::Range;
 
 /// One tile's work. Strides count f32 values.
 #[derive(Clone)]
@@ -53,19 +54,27 @@ pub(super) type TileFn = unsafe fn(&Tile);
 impl Tile {
     /// How many pixels at the left and at the right of a tile of `pixels` fall outside for tap column `kw`.
     #[inline(always)]
-    fn outside(&self, kw: usize, pixels: usize) -> (usize, usize) {
+    pub(super) fn outside<const S: usize>(&self, kw: usize, pixels: usize) -> (usize, usize) {
+        // A division by a constant takes no time.
+        let step = if S == 0 { self.column_step } else { S };
         let first = self.column + (kw * self.tap_step) as isize;
-        let left = if first >= 0 { 0 } else { first.unsigned_abs().div_ceil(self.column_step) };
-        let last = first + ((pixels - 1) * self.column_step) as isize;
+        let left = if first >= 0 { 0 } else { first.unsigned_abs().div_ceil(step) };
+        let last = first + ((pixels - 1) * step) as isize;
         let over = last - (self.width as isize - 1);
-        let right = if over <= 0 { 0 } else { over.unsigned_abs().div_ceil(self.column_step) };
+        let right = if over <= 0 { 0 } else { over.unsigned_abs().div_ceil(step) };
         (left.min(pixels), right.min(pixels))
+    }
+
+    /// Whether no pixel of a tile of `pixels` is outside for any tap.
+    pub(super) fn is_inside(&self, pixels: usize) -> bool {
+        let reach = self.column + ((pixels - 1) * self.column_step + (self.kw - 1) * self.tap_step) as isize;
+        self.column >= 0 && reach < self.width as isize
     }
 }
 
 /// The distance between pixels: S blocks, or (S = 0) what the tile says.
 #[inline(always)]
-fn pixel_step<const S: usize>(t: &Tile) -> usize {
+pub(super) fn pixel_step<const S: usize>(t: &Tile) -> usize {
     if S == 0 { t.x_pixel } else { S * BLOCK }
 }
 
@@ -129,6 +138,89 @@ unsafe fn tap_any<V: V16, const P: usize, const OB: usize, const S: usize>(
     });
 }
 
+/// The way over the taps in the columns `kws` of all rows of all blocks, as one loop: in a nest of three the compiler stores and loads
+/// all sums once a tap, which costs up to a third of the time.
+struct Taps {
+    x: *const f32,
+    w: *const f32,
+    /// Taps to go, in all, in this block and in this row.
+    left: usize,
+    block_left: usize,
+    row_left: usize,
+    in_block: usize,
+    in_row: usize,
+    /// From a tap to the next one in its row, from the last one of a row to the next row and of a block to the next block, in x and w.
+    step: (usize, usize),
+    next_row: (usize, usize),
+    next_block: (usize, usize),
+}
+
+impl Taps {
+    #[inline(always)]
+    fn new(t: &Tile, kws: Range<usize>) -> Taps {
+        const W: usize = BLOCK * BLOCK;
+        let (in_row, in_block) = (kws.len(), kws.len() * t.kh);
+        // Back to the first column, and to the first row.
+        let row = (t.x_column.wrapping_mul(in_row.wrapping_sub(1)), W.wrapping_mul(in_row.wrapping_sub(1)));
+        let rows = t.kh.wrapping_sub(1);
+        let block = (rows.wrapping_mul(t.x_row).wrapping_add(row.0), rows.wrapping_mul(t.kw * W).wrapping_add(row.1));
+        Taps {
+            x: t.x.wrapping_add(kws.start * t.x_column),
+            w: t.w.wrapping_add(kws.start * W),
+            left: t.blocks * in_block,
+            block_left: in_block,
+            row_left: in_row,
+            in_block,
+            in_row,
+            step: (t.x_column, W),
+            next_row: (t.x_row.wrapping_sub(row.0), (t.kw * W).wrapping_sub(row.1)),
+            next_block: (t.x_block.wrapping_sub(block.0), t.w_block.wrapping_sub(block.1)),
+        }
+    }
+
+    /// Whether this is a tap of the last block.
+    #[inline(always)]
+    fn last(&self) -> bool {
+        self.left <= self.in_block
+    }
+
+    #[inline(always)]
+    fn next(&mut self) {
+        self.left -= 1;
+        self.row_left -= 1;
+        self.block_left -= 1;
+        let (x, w) = if self.block_left == 0 {
+            (self.block_left, self.row_left) = (self.in_block, self.in_row);
+            self.next_block
+        } else if self.row_left == 0 {
+            self.row_left = self.in_row;
+            self.next_row
+        } else {
+            self.step
+        };
+        (self.x, self.w) = (self.x.wrapping_add(x), self.w.wrapping_add(w));
+    }
+}
+
+/// [`tap`] for all taps in the columns `kws`.
+///
+/// # Safety
+/// As [`tile`]; no pixels are outside there but the first L and the last R.
+#[inline(always)]
+unsafe fn taps<V: V16, const P: usize, const OB: usize, const S: usize, const L: usize, const R: usize>(
+    t: &Tile,
+    kws: Range<usize>,
+    acc: &mut [[V; OB]; P],
+) {
+    let mut at = Taps::new(t, kws);
+    while at.left > 0 {
+        let channels = if at.last() { t.last_channels } else { BLOCK };
+        // SAFETY: the caller vouches for the pointers.
+        unsafe { tap::<V, P, OB, S, L, R>(t, at.x, at.w, channels, acc) };
+        at.next();
+    }
+}
+
 /// # Safety
 /// The CPU has the features of `V`; the pointers of `t` are valid for a tile of `P` x `OB`.
 #[inline(always)]
@@ -136,30 +228,37 @@ unsafe fn tile<V: V16, const P: usize, const OB: usize, const S: usize>(t: &Tile
     fetch::<V, P, OB>(t);
     // SAFETY: the caller vouches for features and pointers.
     unsafe {
-        // Two loops, as the one that need not look for pixels outside keeps its sums in registers throughout.
-        if t.inside { sum::<V, P, OB, S, true>(t) } else { sum::<V, P, OB, S, false>(t) }
+        // Two ways, each with sums of its own, so that one does not cost the other registers.
+        if t.inside {
+            let mut acc = [[V::splat(0.0); OB]; P];
+            taps::<V, P, OB, S, 0, 0>(t, 0..t.kw, &mut acc);
+            finish(t, &acc);
+        } else {
+            clipped::<V, P, OB, S>(t);
+        }
     }
 }
 
+/// [`tile`] where pixels may be outside, by one column of taps after the other.
+///
 /// # Safety
-/// As [`tile`]; `INSIDE` only if no pixel is outside.
+/// As [`tile`].
 #[inline(always)]
-unsafe fn sum<V: V16, const P: usize, const OB: usize, const S: usize, const INSIDE: bool>(t: &Tile) {
+unsafe fn clipped<V: V16, const P: usize, const OB: usize, const S: usize>(t: &Tile) {
     // SAFETY: the caller vouches for features and pointers.
     unsafe {
         let mut acc = [[V::splat(0.0); OB]; P];
-        for block in 0..t.blocks {
-            let channels = if block + 1 == t.blocks { t.last_channels } else { BLOCK };
-            let (xb, wb) = (t.x.wrapping_add(block * t.x_block), t.w.add(block * t.w_block));
-            for kh in 0..t.kh {
-                for kw in 0..t.kw {
-                    let x = xb.wrapping_add(kh * t.x_row + kw * t.x_column);
-                    let w = wb.add((kh * t.kw + kw) * BLOCK * BLOCK);
-                    match if INSIDE { (0, 0) } else { t.outside(kw, P) } {
-                        (0, 0) => tap::<V, P, OB, S, 0, 0>(t, x, w, channels, &mut acc),
-                        (1, 0) if S != 0 => tap::<V, P, OB, S, 1, 0>(t, x, w, channels, &mut acc),
-                        (0, 1) if S != 0 => tap::<V, P, OB, S, 0, 1>(t, x, w, channels, &mut acc),
-                        out => tap_any::<V, P, OB, S>(t, x, w, out, channels, &mut acc),
+        for kw in 0..t.kw {
+            match t.outside::<S>(kw, P) {
+                (0, 0) => taps::<V, P, OB, S, 0, 0>(t, kw..kw + 1, &mut acc),
+                (1, 0) if S != 0 => taps::<V, P, OB, S, 1, 0>(t, kw..kw + 1, &mut acc),
+                (0, 1) if S != 0 => taps::<V, P, OB, S, 0, 1>(t, kw..kw + 1, &mut acc),
+                out => {
+                    let mut at = Taps::new(t, kw..kw + 1);
+                    while at.left > 0 {
+                        let channels = if at.last() { t.last_channels } else { BLOCK };
+                        tap_any::<V, P, OB, S>(t, at.x, at.w, out, channels, &mut acc);
+                        at.next();
                     }
                 }
             }
@@ -187,7 +286,7 @@ fn fetch<V: V16, const P: usize, const OB: usize>(t: &Tile) {
 /// # Safety
 /// As [`tile`].
 #[inline(always)]
-unsafe fn finish<V: V16, const P: usize, const OB: usize>(t: &Tile, acc: &[[V; OB]; P]) {
+pub(super) unsafe fn finish<V: V16, const P: usize, const OB: usize>(t: &Tile, acc: &[[V; OB]; P]) {
     // SAFETY: the caller vouches for features and pointers.
     unsafe {
         let (lo, hi) = (V::splat(t.clamp.0), V::splat(t.clamp.1));
@@ -278,11 +377,27 @@ pub(super) fn out_blocks(isa: Isa, blocks: usize, width: usize, stride: usize) -
     }
 }
 
-/// Cuts `len` pixels into the fewest nearly equal tiles of at most `max`: start and pixels of each.
-#[inline(always)]
-pub(super) fn cuts(len: usize, max: usize) -> impl Iterator<Item = (usize, usize)> {
-    let parts = len.div_ceil(max);
-    (0..parts).map(move |i| (len * i / parts, len * (i + 1) / parts - len * i / parts))
+/// The fewest nearly equal tiles of at most some number of pixels.
+#[derive(Clone, Copy)]
+pub(super) struct Cuts {
+    pub(super) count: usize,
+    /// Pixels of a tile, and how many of the first ones have one more.
+    least: usize,
+    longer: usize,
+}
+
+impl Cuts {
+    pub(super) fn new(len: usize, max: usize) -> Cuts {
+        let count = len.div_ceil(max);
+        let least = len.checked_div(count).unwrap_or(0);
+        Cuts { count, least, longer: len - least * count }
+    }
+
+    /// Start and pixels of each.
+    #[inline(always)]
+    pub(super) fn iter(self) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.count).map(move |i| (i * self.least + i.min(self.longer), self.least + usize::from(i < self.longer)))
+    }
 }
 
 /// The taps `k` in `0..taps` for which `first + k * step` is in `0..size`.
