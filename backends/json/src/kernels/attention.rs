@@ -5,10 +5,10 @@ use super::gemm::{
 };
 use super::isa::{Kernel, dispatch};
 use super::layout::BLOCK;
-use super::norm::{ExpInto, Softmax};
 use super::parallel::{SharedMut, Threads, part};
 use super::simd::V16;
 use super::sizes::{product, reach};
+use super::softmax::{ExpInto, Softmax};
 
 /// The shape of an attention. Strides count f32 values; the last dimension of every operand is contiguous.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,6 +11,7 @@ mod finish;
 mod first;
 mod pack;
 mod plain;
+mod taps;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -117,12 +118,6 @@ impl ConvParams {
             product(&[height, width, BLOCK, size_of::<f32>()])
         };
         bytes().is_some_and(|bytes| bytes <= isize::MAX as usize)
-    }
-
-    /// Multiply-adds of direct sums, about.
-    fn work(&self) -> usize {
-        let each = [self.ic / self.group, self.kh, self.kw];
-        [self.n, self.oc, self.oh, self.ow].into_iter().chain(each).fold(1, usize::saturating_mul)
     }
 
     /// Channels of one group: input, output.

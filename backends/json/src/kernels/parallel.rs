@@ -50,22 +50,15 @@ impl Threads {
 
     /// As [`Threads::parallel_for`], `f(thread, i)`: the threads that are in it at the same time have different numbers below
     /// [`Threads::count`], for what each has of its own.
-    ///
-    /// Each thread begins with its own range of the tasks, the same one for every call with as many, so that it finds in its caches what
-    /// it wrote for the call before; then it takes what others have not begun.
     pub(crate) fn parallel_for_each(&self, tasks: usize, f: impl Fn(usize, usize) + Sync) {
-        let ranges = self.count.min(RANGES);
-        let begun = [const { AtomicUsize::new(0) }; RANGES];
+        let next = AtomicUsize::new(0);
         let body = |thread: usize| {
-            for range in (thread..thread + ranges).map(|range| range % ranges) {
-                let own = part(tasks, ranges, range);
-                loop {
-                    let i = own.start + begun[range].fetch_add(1, Ordering::Relaxed);
-                    if i >= own.end {
-                        break;
-                    }
-                    f(thread, i);
+            loop {
+                let i = next.fetch_add(1, Ordering::Relaxed);
+                if i >= tasks {
+                    break;
                 }
+                f(thread, i);
             }
         };
         let done = tasks > 1 && self.pool.as_ref().is_some_and(|pool| pool.lead(&body));
@@ -73,20 +66,6 @@ impl Threads {
             (0..tasks).for_each(|i| f(0, i));
         }
     }
-}
-
-/// Ranges of tasks, at most, that threads begin with: more threads share them.
-const RANGES: usize = 16;
-
-/// Multiply-adds of a part, at least, where a thread has more than one.
-const LEAST_PART: usize = 1024 * 1024;
-
-/// Parts that a thread has, at most.
-const PARTS: usize = 4;
-
-/// Into how many parts to cut what a thread has of so many multiply-adds, so that others can take some of them if it gets less of its core.
-pub(crate) fn shares(work: usize, threads: usize) -> usize {
-    if threads > 1 { (work / threads / LEAST_PART).clamp(1, PARTS) } else { 1 }
 }
 
 /// A mutable slice that tasks share, each writing its own elements: for tiled outputs that `chunks_mut` cannot cut.

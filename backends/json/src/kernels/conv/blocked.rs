@@ -3,11 +3,12 @@
 #[cfg(target_arch = "x86_64")]
 use super::amx;
 use super::pack::group_blocks;
-use super::tile::{Cuts, Tile, TileFn, out_blocks, taps_inside, tiles};
+use super::taps::taps_inside;
+use super::tile::{Cuts, Tile, TileFn, out_blocks, tiles};
 use super::{ConvParams, Operands};
 use crate::kernels::isa::Isa;
 use crate::kernels::layout::BLOCK;
-use crate::kernels::parallel::{SharedMut, Threads, grid, part, shares};
+use crate::kernels::parallel::{SharedMut, Threads, grid, part};
 use crate::kernels::sizes::product;
 use std::ops::Range;
 
@@ -99,16 +100,7 @@ impl Plan {
         let row_bytes = (rows.in_width * BLOCK * in_blocks * size_of::<f32>()).saturating_mul(p.stride[0]);
         let weights_dominate = out_count * in_blocks * block_bytes > row_bytes.saturating_mul(rows.count);
         let units = out_count.div_ceil(at_once);
-        let band = (INPUT_BUDGET / row_bytes.max(1)).max(4);
-        let (mut out_parts, mut row_parts) = grid(threads, p.n * groups, units, rows.count, weights_dominate);
-        // Smaller parts cost nothing as long as they end where a thread passes over input or weights once more in any case.
-        let each = shares(p.work(), threads);
-        let bands = rows.count.div_ceil(row_parts).div_ceil(band);
-        if bands > 1 {
-            row_parts = (row_parts * each.min(bands)).min(rows.count);
-        } else {
-            out_parts = (out_parts * each).min(units);
-        }
+        let (out_parts, row_parts) = grid(threads, p.n * groups, units, rows.count, weights_dominate);
         Plan {
             rows,
             in_blocks,
@@ -117,7 +109,7 @@ impl Plan {
             at_once,
             out_parts,
             row_parts,
-            band,
+            band: (INPUT_BUDGET / row_bytes.max(1)).max(4),
             depth: (WEIGHT_BUDGET / (block_bytes * at_once)).clamp(1, in_blocks.max(1)),
         }
     }
@@ -196,8 +188,8 @@ struct At {
 impl Job<'_> {
     fn task(&self, task: usize) {
         let plan = &self.plan;
-        let (out_part, rest) = (task % plan.out_parts, task / plan.out_parts);
-        let (row_part, outer) = (rest % plan.row_parts, rest / plan.row_parts);
+        let (row_part, rest) = (task % plan.row_parts, task / plan.row_parts);
+        let (out_part, outer) = (rest % plan.out_parts, rest / plan.out_parts);
         let rows = part(plan.rows.count, plan.row_parts, row_part);
         // Cut on multiples of `at_once`, so that only the last part has a remainder.
         let units = part(plan.out_blocks.div_ceil(plan.at_once), plan.out_parts, out_part);

@@ -2,10 +2,11 @@
 
 mod tile;
 
-use super::tile::{Cuts, Tile, taps_inside};
+use super::taps::taps_inside;
+use super::tile::{Cuts, Tile};
 use super::{ConvParams, Operands};
 use crate::kernels::layout::BLOCK;
-use crate::kernels::parallel::{SharedMut, Threads, part, shares};
+use crate::kernels::parallel::{SharedMut, Threads, part};
 use std::ops::Range;
 use tile::tiles;
 
@@ -13,7 +14,7 @@ pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f
     let planes = p.n * p.oc.div_ceil(BLOCK);
     // Whole planes for each thread where they share out evenly, else bands of rows.
     let bands = if planes.is_multiple_of(threads.count()) { 1 } else { threads.count().min(p.oh) };
-    let parts = (threads.count() * shares(p.work(), threads.count())).min(planes * bands);
+    let parts = if bands == 1 { threads.count() } else { planes * bands };
     let out = SharedMut::new(y);
     threads.parallel_for(parts, |i| {
         for at in part(planes * bands, parts, i) {

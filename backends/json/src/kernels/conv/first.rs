@@ -6,7 +6,7 @@ use super::tile::Cuts;
 use super::{ConvParams, Operands};
 use crate::kernels::isa::{Isa, Kernel, dispatch};
 use crate::kernels::layout::BLOCK;
-use crate::kernels::parallel::{SharedMut, Threads, part, shares};
+use crate::kernels::parallel::{SharedMut, Threads, part};
 use crate::kernels::simd::V16;
 use crate::kernels::sizes::product;
 use crate::kernels::unrolled::unrolled;
@@ -37,13 +37,13 @@ pub(super) fn scratch_len(p: &ConvParams) -> Option<usize> {
 
 pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) {
     let bands = p.oh.div_ceil(BAND);
-    let parts = (threads.count() * shares(p.work(), threads.count())).min(p.n * bands);
+    let tasks = threads.count();
     let Some(band) = Band::new(p) else { panic!("`conv` takes no such parameters") };
     let (out, scratch) = (SharedMut::new(y), SharedMut::new(scratch));
-    threads.parallel_for_each(parts, |thread, index| {
-        // SAFETY: one part of the scratch for each thread.
-        let scratch = unsafe { scratch.slice(thread * band.len, band.len) };
-        for at in part(p.n * bands, parts, index) {
+    threads.parallel_for(tasks, |task| {
+        // SAFETY: one part of the scratch for each task.
+        let scratch = unsafe { scratch.slice(task * band.len, band.len) };
+        for at in part(p.n * bands, tasks, task) {
             let (image, first_row) = (at / bands, at % bands * BAND);
             fill(p, band, &o.x[image * p.ic * p.ih * p.iw..], first_row, scratch);
             let rows = BAND.min(p.oh - first_row);
@@ -112,21 +112,19 @@ fn convolve(
         let count = pair.min(blocks - block);
         for row in 0..rows {
             let at = (image * blocks + block) * plane + (first_row + row) * p.ow * BLOCK;
-            for (start, pixels) in cuts.iter() {
-                let strip = Strip {
-                    p,
-                    x: &band_rows[(row * p.stride[0] * w + start * p.stride[1]) * p.ic..],
-                    x_row: w * p.dilation[0] * p.ic,
-                    w: &o.w[block * taps * BLOCK..],
-                    bias: bias.map(|bias| &bias[block * BLOCK..]),
-                    clamp: clamp.unwrap_or((f32::NEG_INFINITY, f32::INFINITY)),
-                    y: out.as_ptr().wrapping_add(at + start * BLOCK),
-                    plane,
-                    blocks: count,
-                    pixels,
-                };
-                dispatch(isa, strip);
-            }
+            let line = Line {
+                p,
+                x: &band_rows[row * p.stride[0] * w * p.ic..],
+                x_row: w * p.dilation[0] * p.ic,
+                w: &o.w[block * taps * BLOCK..],
+                bias: bias.map(|bias| &bias[block * BLOCK..]),
+                clamp: clamp.unwrap_or((f32::NEG_INFINITY, f32::INFINITY)),
+                y: out.as_ptr().wrapping_add(at),
+                plane,
+                blocks: count,
+                cuts,
+            };
+            dispatch(isa, line);
             for b in (0..count).filter(|_| clamp.is_none()) {
                 let at = at + b * plane;
                 // SAFETY: this task's own pixels, in bounds of y.
@@ -143,8 +141,8 @@ fn convolve(
     }
 }
 
-/// Some pixels of one output row, for one or two blocks of output channels.
-struct Strip<'a> {
+/// One output row, for one or two blocks of output channels.
+struct Line<'a> {
     p: &'a ConvParams,
     x: &'a [f32],
     x_row: usize,
@@ -156,43 +154,44 @@ struct Strip<'a> {
     y: *mut f32,
     plane: usize,
     blocks: usize,
-    pixels: usize,
+    cuts: Cuts,
 }
 
-impl Kernel for Strip<'_> {
+impl Kernel for Line<'_> {
     type Out = ();
 
     #[inline(always)]
     unsafe fn run<V: V16>(self) {
         let step = self.p.stride[1] * self.p.ic;
-        let mut done = 0;
-        while done < self.pixels {
-            let left = self.pixels - done;
-            // SAFETY: `dispatch` checked the features; the pixels from `done` on are those that `convolve` cut from a row.
-            done += unsafe {
-                match (left, self.blocks, step) {
-                    (14, 2, 3) => self.tile::<V, 14, 2, 3>(done),
-                    (14, 2, 6) => self.tile::<V, 14, 2, 6>(done),
-                    (8.., 2, _) => self.tile::<V, 8, 2, 0>(done),
-                    (14, 1, 3) => self.tile::<V, 14, 1, 3>(done),
-                    (14, 1, 6) => self.tile::<V, 14, 1, 6>(done),
-                    (6.., 1, 3) => self.tile::<V, 6, 1, 3>(done),
-                    (6.., 1, 6) => self.tile::<V, 6, 1, 6>(done),
-                    (3.., 1, _) => self.tile::<V, 3, 1, 0>(done),
-                    (4.., 2, _) => self.tile::<V, 4, 2, 0>(done),
-                    (_, 2, _) => self.tile::<V, 1, 2, 0>(done),
-                    _ => self.tile::<V, 1, 1, 0>(done),
-                }
-            };
+        for (start, pixels) in self.cuts.iter() {
+            let (mut at, end) = (start, start + pixels);
+            while at < end {
+                // SAFETY: `dispatch` checked the features; the pixels up to `end` are in the row.
+                at += unsafe {
+                    match (end - at, self.blocks, step) {
+                        (14, 2, 3) => self.tile::<V, 14, 2, 3>(at),
+                        (14, 2, 6) => self.tile::<V, 14, 2, 6>(at),
+                        (8.., 2, _) => self.tile::<V, 8, 2, 0>(at),
+                        (14, 1, 3) => self.tile::<V, 14, 1, 3>(at),
+                        (14, 1, 6) => self.tile::<V, 14, 1, 6>(at),
+                        (6.., 1, 3) => self.tile::<V, 6, 1, 3>(at),
+                        (6.., 1, 6) => self.tile::<V, 6, 1, 6>(at),
+                        (3.., 1, _) => self.tile::<V, 3, 1, 0>(at),
+                        (4.., 2, _) => self.tile::<V, 4, 2, 0>(at),
+                        (_, 2, _) => self.tile::<V, 1, 2, 0>(at),
+                        _ => self.tile::<V, 1, 1, 0>(at),
+                    }
+                };
+            }
         }
     }
 }
 
-impl Strip<'_> {
+impl Line<'_> {
     /// P pixels, S values apart (0: what the parameters say), from pixel `start`; returns P.
     ///
     /// # Safety
-    /// The CPU has the features of `V`; the strip's pixels `start..start + P` exist.
+    /// The CPU has the features of `V`; the row's pixels `start..start + P` exist.
     #[inline(always)]
     unsafe fn tile<V: V16, const P: usize, const OB: usize, const S: usize>(&self, start: usize) -> usize {
         let p = self.p;

@@ -165,6 +165,8 @@ const CASES: &[Case] = &[
     (2, 3, 20, 1, [11, 35], [7, 7], [2, 2], [3; 4], [1, 1]),
     (1, 3, 32, 1, [9, 31], [3, 3], [1, 1], [1; 4], [1, 1]),
     (1, 1, 5, 1, [8, 8], [5, 5], [1, 1], [2; 4], [1, 1]),
+    (1, 2, 17, 1, [8, 20], [3, 3], [1, 2], [1; 4], [1, 1]),
+    (2, 5, 16, 1, [7, 15], [3, 2], [1, 1], [1; 4], [1, 2]),
     (2, 35, 35, 35, [9, 17], [3, 3], [1, 1], [1; 4], [1, 1]),
     (1, 32, 32, 32, [9, 30], [3, 3], [2, 2], [1; 4], [1, 1]),
     (1, 20, 20, 20, [12, 12], [5, 5], [1, 1], [2; 4], [1, 1]),
@@ -194,6 +196,25 @@ fn against_f64_loops() {
             [Activation::None, Activation::Relu, Activation::Clip { min: -0.5, max: 0.75 }, Activation::Sigmoid][i % 4];
         check(&params(*case, act));
         check(&params(*case, Activation::None));
+    }
+}
+
+/// Tiles of every number of pixels, of which up to all are outside the image at either side.
+#[test]
+fn rows_of_every_width() {
+    for width in 1..=31 {
+        for (kernel, stride, pad, dilation) in
+            [(3, 1, 1, 1), (3, 2, 1, 1), (3, 3, 2, 1), (3, 1, 2, 2), (5, 1, 2, 1), (5, 2, 2, 1), (5, 1, 4, 1)]
+        {
+            if width + 2 * pad <= (kernel - 1) * dilation {
+                continue;
+            }
+            for (ic, oc, group) in [(20, 20, 20), (18, 64, 1)] {
+                let (kernel, stride, dilation) = ([3, kernel], [1, stride], [1, dilation]);
+                let pads = [1, pad, 1, pad];
+                check(&params((1, ic, oc, group, [3, width], kernel, stride, pads, dilation), Activation::None));
+            }
+        }
     }
 }
 

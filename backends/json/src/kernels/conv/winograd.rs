@@ -15,7 +15,7 @@ use super::{ConvKind, ConvParams, Operands, blocked};
 use crate::kernels::gemm::tile::{Tile, TileFn, one_block, tiles};
 use crate::kernels::isa::{Isa, dispatch};
 use crate::kernels::layout::BLOCK;
-use crate::kernels::parallel::{SharedMut, Threads, part, shares};
+use crate::kernels::parallel::{SharedMut, Threads, part};
 use crate::kernels::precision::Math;
 use crate::kernels::sizes::product;
 use transform::{Filters, Input, Output};
@@ -227,15 +227,12 @@ impl Band<'_> {
             }
         });
         let inputs: &[f32] = inputs;
-        let units = plan.out_blocks.div_ceil(self.job.at_once);
-        let tasks = (threads.count() * shares(self.job.p.work(), threads.count())).min(units);
+        let tasks = threads.count().min(plan.out_blocks);
         let own = SharedMut::new(own);
-        threads.parallel_for_each(tasks, |thread, task| {
-            // SAFETY: one part of the scratch for each thread.
-            let (filters, sums) = unsafe { own.slice(thread * plan.own, plan.own) }.split_at_mut(plan.filters);
-            let units = part(units, tasks, task);
-            let outs = units.start * self.job.at_once..(units.end * self.job.at_once).min(plan.out_blocks);
-            self.multiply_all(inputs, outs, filters, sums);
+        threads.parallel_for(tasks, |task| {
+            // SAFETY: one part of the scratch for each task.
+            let (filters, sums) = unsafe { own.slice(task * plan.own, plan.own) }.split_at_mut(plan.filters);
+            self.multiply_all(inputs, part(plan.out_blocks, tasks, task), filters, sums);
         });
     }
 

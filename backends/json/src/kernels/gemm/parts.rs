@@ -5,13 +5,17 @@ use super::amx;
 use super::block::{Block, Panels, Source, blocks};
 use super::{Epilogue, GemmParams, block_scratch_len, check, scratch_of_one};
 use crate::kernels::isa::Isa;
-use crate::kernels::parallel::{SharedMut, Threads, grid, part, shares};
+use crate::kernels::parallel::{SharedMut, Threads, grid, part};
 use std::ops::Range;
 
 /// Rows and columns are cut in these units, so that only the last part has ragged tiles.
 const UNIT: usize = 32;
 /// Multiply-adds below which a second thread costs more than it saves.
 const LEAST_WORK: usize = 64 * 1024;
+/// Multiply-adds of a part, at least, where there are more parts than threads.
+const LEAST_PART: usize = 1024 * 1024;
+/// Parts for each thread, at most.
+const PARTS: usize = 4;
 
 /// C of a product, as [`gemm`](super::gemm) has it.
 pub(super) fn run(
@@ -79,8 +83,8 @@ impl<'a> Job<'a> {
     /// that one that gets less of its core takes fewer. `None` where there is too little to do for that, or rows are the longer side.
     fn column_parts(&self, threads: &Threads) -> Option<usize> {
         let p = self.p;
-        let each = shares(p.work() / self.matrices().max(1), threads.count());
-        let parts = (each * threads.count()).min(p.n / (2 * UNIT));
+        let most = p.work() / self.matrices().max(1) / LEAST_PART;
+        let parts = (PARTS * threads.count()).min(most).min(p.n / (2 * UNIT));
         let pays = threads.count() > 1 && parts > threads.count() && p.n >= p.m && self.matrices() < threads.count();
         (pays && !self.on_units).then_some(parts)
     }

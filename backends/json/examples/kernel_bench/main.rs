@@ -1,6 +1,9 @@
 //! Times the kernels on layer shapes of well-known networks: `cargo run --release --example kernel_bench [filter] [isa]`.
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
+mod layers;
+mod values;
+
 use byoc_json_backend::kernels::integer::{self, Byte, Grid, Image, Out, Plain, Right, Scaled, Shape};
 use byoc_json_backend::kernels::nbits::{self, NBits, Weights, Zeros};
 use byoc_json_backend::kernels::{
@@ -8,8 +11,9 @@ use byoc_json_backend::kernels::{
     NormParams, PackedB, Threads, Unary, attention, attention_scratch_len, binary, conv, from_blocked, gemm,
     gemm_packed, gemm_scratch_len, layer_norm, pack_b, packed_b_len, softmax, to_blocked, transpose, unary,
 };
-use std::ops::{Deref, DerefMut};
+use layers::{EFFICIENTNET, Layer, MATRICES, MOBILENET2, RESNET50, VGG19};
 use std::time::Instant;
+use values::{Values, numbers};
 
 /// The best of repeated runs, in seconds.
 fn best(mut f: impl FnMut()) -> f64 {
@@ -36,43 +40,6 @@ fn report(name: &str, flop: f64, seconds: [f64; 2]) {
 /// How matrix units are to compute products and convolutions: the third argument, such as bf16x6.
 fn math() -> Math {
     Math::from_name(&std::env::args().nth(3).unwrap_or_default())
-}
-
-/// f32 values from the beginning of a cache line on, as those of the runtime: a vector that lies across two lines is read twice.
-struct Values {
-    all: Vec<f32>,
-    start: usize,
-    len: usize,
-}
-
-impl Values {
-    fn zeros(len: usize) -> Values {
-        let all = vec![0.0; len + 15];
-        let start = (0..16).find(|&start| all[start..].as_ptr().addr().is_multiple_of(64)).unwrap_or(0);
-        Values { all, start, len }
-    }
-}
-
-impl Deref for Values {
-    type Target = [f32];
-
-    fn deref(&self) -> &[f32] {
-        &self.all[self.start..][..self.len]
-    }
-}
-
-impl DerefMut for Values {
-    fn deref_mut(&mut self) -> &mut [f32] {
-        &mut self.all[self.start..][..self.len]
-    }
-}
-
-/// Numbers that differ: matrix units are faster on others.
-fn numbers(len: usize) -> Values {
-    let mut values = Values::zeros(len);
-    let number = |at: u32| (at.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 24) as f32 - 0.5;
-    (0..).zip(&mut *values).for_each(|(at, value)| *value = number(at));
-    values
 }
 
 /// ic, oc, input size, kernel, stride, group; padded to keep the size.
@@ -138,7 +105,7 @@ fn bench_gemm(threads: &[Threads; 2], m: usize, n: usize, k: usize) {
 }
 
 /// Repeats (count, ic, oc, size, kernel, stride, group) and prints the sum.
-fn network(name: &str, threads: &[Threads; 2], layers: &[(usize, usize, usize, usize, usize, usize, usize)]) {
+fn network(name: &str, threads: &[Threads; 2], layers: &[Layer]) {
     let mut total = [0.0; 2];
     let act = if name == "efficientnet" { Activation::Silu } else { Activation::Relu };
     for &(count, ic, oc, size, k, stride, group) in layers {
@@ -147,111 +114,6 @@ fn network(name: &str, threads: &[Threads; 2], layers: &[(usize, usize, usize, u
     }
     println!("{name}: {:.2} {:.2} ms\n", total[0] * 1e3, total[1] * 1e3);
 }
-
-const RESNET50: &[(usize, usize, usize, usize, usize, usize, usize)] = &[
-    (1, 3, 64, 224, 7, 2, 1),
-    (1, 64, 64, 56, 1, 1, 1),
-    (3, 64, 64, 56, 3, 1, 1),
-    (4, 64, 256, 56, 1, 1, 1),
-    (2, 256, 64, 56, 1, 1, 1),
-    (1, 256, 128, 56, 1, 1, 1),
-    (1, 128, 128, 56, 3, 2, 1),
-    (4, 128, 512, 28, 1, 1, 1),
-    (1, 256, 512, 56, 1, 2, 1),
-    (3, 512, 128, 28, 1, 1, 1),
-    (3, 128, 128, 28, 3, 1, 1),
-    (1, 512, 256, 28, 1, 1, 1),
-    (1, 256, 256, 28, 3, 2, 1),
-    (6, 256, 1024, 14, 1, 1, 1),
-    (1, 512, 1024, 28, 1, 2, 1),
-    (5, 1024, 256, 14, 1, 1, 1),
-    (5, 256, 256, 14, 3, 1, 1),
-    (1, 1024, 512, 14, 1, 1, 1),
-    (1, 512, 512, 14, 3, 2, 1),
-    (3, 512, 2048, 7, 1, 1, 1),
-    (1, 1024, 2048, 14, 1, 2, 1),
-    (2, 2048, 512, 7, 1, 1, 1),
-    (2, 512, 512, 7, 3, 1, 1),
-];
-
-const MOBILENET2: &[(usize, usize, usize, usize, usize, usize, usize)] = &[
-    (1, 3, 32, 224, 3, 2, 1),
-    (1, 32, 32, 112, 3, 1, 32),
-    (1, 32, 16, 112, 1, 1, 1),
-    (1, 16, 96, 112, 1, 1, 1),
-    (1, 96, 96, 112, 3, 2, 96),
-    (1, 96, 24, 56, 1, 1, 1),
-    (2, 24, 144, 56, 1, 1, 1),
-    (1, 144, 144, 56, 3, 1, 144),
-    (1, 144, 24, 56, 1, 1, 1),
-    (1, 144, 144, 56, 3, 2, 144),
-    (1, 144, 32, 28, 1, 1, 1),
-    (3, 32, 192, 28, 1, 1, 1),
-    (2, 192, 192, 28, 3, 1, 192),
-    (2, 192, 32, 28, 1, 1, 1),
-    (1, 192, 192, 28, 3, 2, 192),
-    (1, 192, 64, 14, 1, 1, 1),
-    (4, 64, 384, 14, 1, 1, 1),
-    (4, 384, 384, 14, 3, 1, 384),
-    (3, 384, 64, 14, 1, 1, 1),
-    (1, 384, 96, 14, 1, 1, 1),
-    (3, 96, 576, 14, 1, 1, 1),
-    (2, 576, 576, 14, 3, 1, 576),
-    (2, 576, 96, 14, 1, 1, 1),
-    (1, 576, 576, 14, 3, 2, 576),
-    (1, 576, 160, 7, 1, 1, 1),
-    (3, 160, 960, 7, 1, 1, 1),
-    (3, 960, 960, 7, 3, 1, 960),
-    (2, 960, 160, 7, 1, 1, 1),
-    (1, 960, 320, 7, 1, 1, 1),
-    (1, 320, 1280, 7, 1, 1, 1),
-];
-
-const VGG19: &[(usize, usize, usize, usize, usize, usize, usize)] = &[
-    (1, 3, 64, 224, 3, 1, 1),
-    (1, 64, 64, 224, 3, 1, 1),
-    (1, 64, 128, 112, 3, 1, 1),
-    (1, 128, 128, 112, 3, 1, 1),
-    (1, 128, 256, 56, 3, 1, 1),
-    (3, 256, 256, 56, 3, 1, 1),
-    (1, 256, 512, 28, 3, 1, 1),
-    (3, 512, 512, 28, 3, 1, 1),
-    (4, 512, 512, 14, 3, 1, 1),
-];
-
-/// The depthwise 5x5 convolutions of EfficientNet-B0, after the first one of MobileNetV3 and 1x1 ones.
-const EFFICIENTNET: &[(usize, usize, usize, usize, usize, usize, usize)] = &[
-    (1, 3, 16, 224, 3, 2, 1),
-    (1, 16, 96, 112, 1, 1, 1),
-    (2, 24, 144, 56, 1, 1, 1),
-    (1, 192, 1152, 7, 1, 1, 1),
-    (1, 144, 144, 56, 5, 2, 144),
-    (1, 240, 240, 28, 5, 1, 240),
-    (1, 480, 480, 14, 5, 1, 480),
-    (2, 672, 672, 14, 5, 1, 672),
-    (1, 672, 672, 14, 5, 2, 672),
-    (3, 1152, 1152, 7, 5, 1, 1152),
-];
-
-const MATRICES: &[(usize, usize, usize)] = &[
-    (1024, 1024, 1024),
-    (128, 768, 768),
-    (128, 3072, 768),
-    (128, 768, 3072),
-    (128, 128, 64),
-    (3136, 384, 96),
-    (3136, 96, 384),
-    (784, 768, 192),
-    (196, 1536, 384),
-    (197, 3072, 768),
-    (197, 768, 3072),
-    (1500, 512, 512),
-    (1500, 2048, 512),
-    (1500, 512, 2048),
-    (64, 4096, 4096),
-    (1, 4096, 4096),
-    (1, 1000, 2048),
-];
 
 /// Kernels bound by memory or by transcendental functions: "FLOP" counts values.
 fn bench_rest(threads: &[Threads; 2]) {
