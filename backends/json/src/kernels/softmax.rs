@@ -284,7 +284,8 @@ mod tests {
                 let mut to = vec![9.0; places * step];
                 let factor = dispatch(isa, ExpInto { row: &row, to: to.as_mut_ptr(), step, places });
                 let largest = row.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
-                let want: Vec<f64> = row.iter().map(|v| (f64::from(*v) - f64::from(largest)).exp()).collect();
+                // The difference is rounded to f32, which is felt where it is large.
+                let want: Vec<f64> = row.iter().map(|v| f64::from(*v - largest).exp()).collect();
                 let sum: f64 = want.iter().sum();
                 if !sum.is_finite() {
                     assert!(factor.is_nan(), "{isa:?} {len} {with}");
