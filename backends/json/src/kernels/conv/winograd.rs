@@ -310,9 +310,9 @@ impl Band<'_> {
         let k = (self.job.p.ic - step.ins.start * BLOCK).min(step.ins.len() * BLOCK);
         assert!(a.len() >= step.ins.len() * rows * BLOCK && b.len() >= blocks * b_panel);
         let table = if blocks == self.job.at_once { self.job.table } else { one_block(self.job.isa) };
-        let mut tile = Tile::new(a.as_ptr(), b.as_ptr(), b_panel, k);
-        // The filters of the next point.
-        tile.fetch_ahead(step.point, blocks, [index, self.panels]);
+        // The first panels fetch the filters of the next point.
+        let ahead = if index < blocks { step.point + index * b_panel } else { 0 };
+        let tile = Tile::new(a.as_ptr(), b.as_ptr(), b_panel, k, ahead);
         let tile = Tile { out: sums.as_mut_ptr(), out_row: blocks * BLOCK, add: step.ins.start > 0, ..tile };
         assert!(sums.len() >= rows * blocks * BLOCK);
         // SAFETY: the table matches the CPU; the assertions cover `k` values of each row of A, of each panel of B, and the rows of

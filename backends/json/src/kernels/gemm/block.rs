@@ -150,11 +150,10 @@ impl Block<'_> {
             let parts = panels.iter().count();
             for (index, (start, rows)) in panels.iter().enumerate() {
                 self.fetch(n + columns, blocks, &ks, [index, parts]);
+                // Each tile fetches one panel of the next columns; with fewer tiles the hardware must do.
+                let next = if index < blocks && matches!(self.b, Source::Packed(..)) { blocks + index } else { 0 };
                 let a = a[pack::panel_a_len(start, p.k) + ks.start * rows..].as_ptr();
-                let mut tile = Tile::new(a, b, b_panel, ks.len());
-                if matches!(self.b, Source::Packed(..)) {
-                    tile.fetch_ahead(blocks * b_panel, blocks, [index, parts]);
-                }
+                let tile = Tile::new(a, b, b_panel, ks.len(), next * b_panel);
                 let rows_of_c = panels.first + start..panels.first + start + rows;
                 let (first, last) = (ks.start == 0, ks.end == p.k);
                 // SAFETY: the table matches the CPU; the caller vouches for A, B and C.

@@ -16,9 +16,8 @@ pub(crate) struct Tile {
     pub(crate) b: *const f32,
     pub(crate) b_panel: usize,
     pub(crate) k: usize,
-    /// Cache lines that will be needed soon, fetched meanwhile: so many in 16 steps of k.
+    /// k cache lines that will be needed soon, fetched meanwhile.
     pub(crate) ahead: *const f32,
-    pub(crate) ahead_lines: usize,
     /// P rows of OB * 16 values.
     pub(crate) out: *mut f32,
     pub(crate) out_row: usize,
@@ -35,35 +34,21 @@ impl Tile {
     /// The range that is all numbers.
     pub(crate) const NO_CLAMP: (f32, f32) = (f32::NEG_INFINITY, f32::INFINITY);
 
-    /// The product of a panel of A and panels of B `b_panel` apart, over `k`, into the sums as they are.
-    pub(crate) fn new(a: *const f32, b: *const f32, b_panel: usize, k: usize) -> Tile {
+    /// The product of a panel of A and panels of B `b_panel` apart, over `k`, into the sums as they are; it fetches from `b` + `ahead`
+    /// values on.
+    pub(crate) fn new(a: *const f32, b: *const f32, b_panel: usize, k: usize, ahead: usize) -> Tile {
         Tile {
             a,
             b,
             b_panel,
             k,
-            ahead: b,
-            ahead_lines: 0,
+            ahead: b.wrapping_add(ahead),
             out: std::ptr::null_mut(),
             out_row: 0,
             add: false,
             bias: std::ptr::null(),
             residual: std::ptr::null(),
             clamp: Tile::NO_CLAMP,
-        }
-    }
-}
-
-impl Tile {
-    /// Has tile `index` of `tiles` that are computed one after the other fetch its share of `panels` panels of B that begin `next` values
-    /// behind its own: each a part of one of them, for what one tile asks for alone would keep it waiting. Fewer tiles than panels leave
-    /// some to the hardware.
-    pub(crate) fn fetch_ahead(&mut self, next: usize, panels: usize, [index, tiles]: [usize; 2]) {
-        let each = (tiles / panels).max(1);
-        let (panel, part) = (index / each, index % each);
-        if panel < panels {
-            self.ahead = self.b.wrapping_add(next + panel * self.b_panel + self.k * part / each * BLOCK);
-            self.ahead_lines = BLOCK.div_ceil(each);
         }
     }
 }
@@ -81,11 +66,13 @@ unsafe fn step<V: V16, const P: usize, const OB: usize>(
     b: *const f32,
     b_panel: usize,
     count: usize,
+    ahead: *const f32,
     acc: &mut [[V; OB]; P],
 ) {
     for i in 0..count {
         // SAFETY: the caller vouches for the pointers; i < 16.
         unsafe {
+            V::prefetch(ahead.wrapping_add(i * BLOCK));
             let mut bv = [V::splat(0.0); OB];
             unrolled!(o in 0..OB {
                 bv[o] = V::load(b.add(o * b_panel + i * BLOCK));
@@ -153,11 +140,8 @@ unsafe fn tile<V: V16, const P: usize, const OB: usize>(t: &Tile) {
         let mut left = t.k;
         while left > 0 {
             let count = left.min(BLOCK);
-            for line in 0..t.ahead_lines {
-                V::prefetch(ahead.wrapping_add(line * BLOCK));
-            }
-            ahead = ahead.wrapping_add(t.ahead_lines * BLOCK);
-            step::<V, P, OB>(a, b, t.b_panel, count, &mut acc);
+            step::<V, P, OB>(a, b, t.b_panel, count, ahead, &mut acc);
+            ahead = ahead.wrapping_add(count * BLOCK);
             b = b.add(count * BLOCK);
             a = a.add(P * BLOCK);
             left -= count;
