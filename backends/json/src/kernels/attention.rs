@@ -111,7 +111,8 @@ pub fn attention_scratch_len(p: &AttentionParams, threads: usize) -> Option<usiz
 }
 
 /// out = softmax(scale * Q K^T + mask) V for every batch and head, as the functions one after another: a query whose
-/// keys are all masked by -inf gives NaN unless it is to give zeros, one that has no key at all gives zeros.
+/// keys are all masked by -inf gives NaN unless it is to give zeros, one that has no key at all gives zeros. Values are summed before
+/// they are divided by the sum of the weights: `kv_len` times the largest must be finite.
 ///
 /// # Panics
 /// If a slice is shorter than the strides reach, or rows of the output overlap.
