@@ -48,51 +48,32 @@ unsafe fn scaled_exp<V: V16>(n: V, r: V) -> V {
     }
 }
 
-/// e^x where x is not above 0 or not a number.
-///
-/// # Safety
-/// As [`scaled_exp`].
-#[inline(always)]
-pub(crate) unsafe fn exp_of_negative<V: V16>(x: V) -> V {
-    // SAFETY: the caller vouches for the features.
-    unsafe {
-        // As in `exp`.
-        let lowest = V::splat(LOWEST);
-        let y = reduced_exp(lowest.max(x));
-        V::select_lt(x, lowest, V::splat(0.0), y)
-    }
-}
-
-/// e^x = 2^n * e^r with x = n ln 2 + r (Cody-Waite), for -88 < x < 90.
-///
-/// # Safety
-/// As [`scaled_exp`].
-#[inline(always)]
-unsafe fn reduced_exp<V: V16>(x: V) -> V {
-    // SAFETY: the caller vouches for the features.
-    unsafe {
-        let n = round_product(x, std::f32::consts::LOG2_E);
-        let r = n.fma(V::splat(LN_2_EXCESS), n.fma(V::splat(-LN_2), x));
-        scaled_exp(n, r)
-    }
-}
-
-/// Where e^x begins to be denormal.
-const LOWEST: f32 = -87.336_54;
-
-/// e^x.
+/// e^x = 2^n * e^r with x = n ln 2 + r (Cody-Waite).
 ///
 /// # Safety
 /// As [`scaled_exp`].
 #[inline(always)]
 pub(crate) unsafe fn exp<V: V16>(x: V) -> V {
+    // SAFETY: the caller vouches for the features. Beyond the upper end the result is infinity. NaN stays: it is the second operand.
+    unsafe { exp_below_90(V::splat(89.0).min(x)) }
+}
+
+/// [`exp`] where no x is 90 or more: one operation less.
+///
+/// # Safety
+/// As [`scaled_exp`].
+#[inline(always)]
+pub(crate) unsafe fn exp_below_90<V: V16>(x: V) -> V {
     // SAFETY: the caller vouches for the features.
     unsafe {
-        // Beyond the upper end the result is infinity, below the lower one 0 (rather than a denormal number, which costs
-        // a hundred cycles, and masked attention scores end there). NaN stays: it is the second operand.
-        let lowest = V::splat(LOWEST);
-        let y = reduced_exp(lowest.max(V::splat(89.0).min(x)));
-        V::select_lt(x, lowest, V::splat(0.0), y)
+        // Below the lower end the result is 0 (rather than a denormal number, which costs a hundred cycles, and masked
+        // attention scores end there). NaN stays: it is the second operand.
+        let lowest = V::splat(-87.336_54);
+        let input = x;
+        let x = lowest.max(x);
+        let n = round_product(x, std::f32::consts::LOG2_E);
+        let r = n.fma(V::splat(LN_2_EXCESS), n.fma(V::splat(-LN_2), x));
+        V::select_lt(input, lowest, V::splat(0.0), scaled_exp(n, r))
     }
 }
 

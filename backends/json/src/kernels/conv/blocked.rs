@@ -276,9 +276,7 @@ impl Job<'_> {
             // The first tiles fetch the weights of the next output blocks, one each.
             let next = before + index;
             tile.ahead = if next < at.count.min(at.left) { (at.count + next) * tile.w_out_block } else { 0 };
-            tile.column = (start * p.stride[1]) as isize - p.pad[1] as isize;
-            tile.inside = tile.is_inside(pixels);
-            tile.x = x.wrapping_offset(tile.column * BLOCK as isize);
+            tile.place(start, pixels, x, p.pad[1]);
             let y = y_row + start * BLOCK;
             tile.y = self.y.as_ptr().wrapping_add(y);
             if let Some(r) = self.o.residual.filter(|_| last) {

@@ -49,9 +49,7 @@ impl Band<'_> {
             (tile.kh, tile.w) = (kh.len(), w.wrapping_add(kh.start * p.kw * BLOCK));
             let y = (self.plane * p.oh + row) * p.ow * BLOCK;
             for (start, pixels) in cuts.iter() {
-                tile.column = (start * p.stride[1]) as isize - p.pad[1] as isize;
-                tile.inside = tile.is_inside(pixels);
-                tile.x = first.wrapping_offset(tile.column * BLOCK as isize);
+                tile.place(start, pixels, first, p.pad[1]);
                 tile.y = self.out.as_ptr().wrapping_add(y + start * BLOCK);
                 if let Some(r) = self.o.residual {
                     tile.residual = r.as_ptr().wrapping_add(y + start * BLOCK);

@@ -66,10 +66,12 @@ impl Tile {
         (left.min(pixels), right.min(pixels))
     }
 
-    /// Whether no pixel of a tile of `pixels` is outside for any tap.
-    pub(super) fn is_inside(&self, pixels: usize) -> bool {
+    /// Moves to the `pixels` pixels from `start` on of a row whose input begins at `row`, `pad` zeros before it.
+    pub(super) fn place(&mut self, start: usize, pixels: usize, row: *const f32, pad: usize) {
+        self.column = (start * self.column_step) as isize - pad as isize;
         let reach = self.column + ((pixels - 1) * self.column_step + (self.kw - 1) * self.tap_step) as isize;
-        self.column >= 0 && reach < self.width as isize
+        self.inside = self.column >= 0 && reach < self.width as isize;
+        self.x = row.wrapping_offset(self.column * BLOCK as isize);
     }
 }
 
