@@ -40,6 +40,14 @@ pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, 
     Ok(Generated::default())
 }
 
+/// What weights of products are rounded to.
+fn type_of_weights(options: &Options) -> Option<DType> {
+    match options.text("weights") {
+        "int8" => Some(DType::I8),
+        name => DType::from_name(name),
+    }
+}
+
 fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Result<Program, Error> {
     region.validate()?;
     let math = Math::from_name(options.text("math"));
@@ -83,7 +91,7 @@ fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Resul
         if options.bool("pack") {
             // What core computes once is exact: the region of constants that it folds has no input.
             let exact = region.inputs.is_empty();
-            pack_matrix::run(&mut graph, DType::from_name(options.text("weights")).filter(|_| !exact));
+            pack_matrix::run(&mut graph, type_of_weights(options).filter(|_| !exact));
             precision::run(&mut graph, if exact { Math::F32 } else { math });
         }
     }

@@ -56,16 +56,16 @@ fn pack(
         |id: ConstantId| constants.get(id).copied().ok_or_else(|| Error::new(format!("constant {id} was not given")));
     let len = recipe.len().ok_or_else(|| Error::new("a recipe that no kernel takes"))?;
     let packed = Packed::new(recipe.layout(), dtype, &[len]).aligned(64);
+    if matches!(recipe, Recipe::Matrix { .. }) {
+        let mut writer = claims.packed(id, packed)?;
+        return recipe.compute_matrix(&view, dtype, &mut |bytes| Ok(writer.write_all(bytes)?));
+    }
     if dtype == DType::I8 {
         let mut values = vec![0i8; len];
         recipe.compute(&view, Values::I8(&mut values))?;
         let bytes: Vec<u8> = values.into_iter().map(|value| value as u8).collect();
         claims.packed(id, packed)?.write_all(&bytes)?;
         return Ok(());
-    }
-    if matches!(recipe, Recipe::Matrix { .. }) {
-        let mut writer = claims.packed(id, packed)?;
-        return recipe.compute_matrix(&view, dtype, &mut |bytes| Ok(writer.write_all(bytes)?));
     }
     let mut values = vec![0f32; len];
     recipe.compute(&view, Values::F32(&mut values))?;

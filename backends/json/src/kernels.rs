@@ -49,7 +49,8 @@ pub use conv::{ConvKind, ConvParams, conv};
 pub(crate) use convert::{Narrow, narrow, widen};
 pub use elementwise::{Binary, Broadcast, binary, binary_inplace};
 pub use gemm::{
-    Bias, Epilogue, GemmParams, PACKED_B_LAYOUT, PackedB, gemm, gemm_packed, gemm_scratch_len, pack_b, packed_b_len,
+    Bias, Epilogue, GemmParams, INT8_LAYOUT, Int8, Int8Columns, Int8Known, PACKED_B_LAYOUT, PackedB, fits_int8, gemm,
+    gemm_int8, gemm_packed, gemm_scratch_len, int8_len, int8_scratch_len, pack_b, packed_b_len, round_b,
 };
 pub use grid_sample::{Beyond, GridSampleParams, Sampling, grid_sample};
 pub use interpolate::{InterpolateParams, WeighedAxis, interpolate, interpolate_scratch_len};

@@ -42,8 +42,8 @@ impl Backend for Json {
                 OptionSpec::bool("pack", true, "Whether weights are stored in the layout of the kernels"),
                 OptionSpec::choice(
                     "weights",
-                    &["model", "f16", "bf16"],
-                    "Type in which f32 weights of matrix products are stored: 16 bits are half of the bytes, and round",
+                    &["model", "f16", "bf16", "int8"],
+                    "Type in which weights of matrix products are stored: 16 bits round them, int8 rounds what they are multiplied by too",
                 ),
                 OptionSpec::choice(
                     "math",

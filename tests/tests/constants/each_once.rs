@@ -33,6 +33,7 @@ const CASES: &[(&str, Run)] = &[
     ("g three regions, by id", cases::three_regions),
     ("h transposed copy", cases::transposed),
     ("h transposed copy, packed by json", cases::transposed_on_host),
+    ("h transposed copy, 8 bits by json", cases::transposed_in_8_bits),
     ("i 47 aliases", cases::aliases),
     ("j embedded as bytes, and host", forms::embedded_and_host),
     ("k one layout twice", forms::one_layout),

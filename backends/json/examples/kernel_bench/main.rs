@@ -7,9 +7,10 @@ mod values;
 use byoc_json_backend::kernels::integer::{self, Byte, Grid, Image, Out, Plain, Right, Scaled, Shape};
 use byoc_json_backend::kernels::nbits::{self, NBits, Weights, Zeros};
 use byoc_json_backend::kernels::{
-    Activation, AttentionParams, Bias, Binary, Broadcast, ConvKind, ConvParams, Epilogue, GemmParams, Isa, Math,
-    NormParams, PackedB, Threads, Unary, attention, attention_scratch_len, binary, conv, from_blocked, gemm,
-    gemm_packed, gemm_scratch_len, layer_norm, pack_b, packed_b_len, softmax, to_blocked, transpose, unary,
+    Activation, AttentionParams, Bias, Binary, Broadcast, ConvKind, ConvParams, Epilogue, GemmParams, Int8,
+    Int8Columns, Int8Known, Isa, Math, NormParams, PackedB, Threads, Unary, attention, attention_scratch_len, binary,
+    conv, from_blocked, gemm, gemm_int8, gemm_packed, gemm_scratch_len, int8_scratch_len, layer_norm, pack_b,
+    packed_b_len, round_b, softmax, to_blocked, transpose, unary,
 };
 use layers::{EFFICIENTNET, Layer, MATRICES, MOBILENET2, RESNET50, VGG19};
 use std::time::Instant;
@@ -102,6 +103,16 @@ fn bench_gemm(threads: &[Threads; 2], m: usize, n: usize, k: usize) {
     let times =
         [0, 1].map(|i| best(|| gemm_packed(&threads[i], &p, &a, PackedB::F32(&packed), &mut c, &e, &mut scratch)));
     report(&format!("gemm {m}x{n}x{k} B packed"), flop, times);
+    let (mut packed, mut columns) = (vec![0; integer::packed_len(k, n).expect("countable")], Int8Columns::default());
+    round_b(k, n, &b, p.b, &mut columns, &mut packed);
+    packed.extend(columns.bytes().into_iter().map(|byte| byte as i8));
+    let mut scratch = Values::zeros(int8_scratch_len(&p, 2).expect("countable"));
+    let times = [0, 1].map(|i| {
+        let known = Int8Known::new(&threads[i], &p, &packed);
+        let b = Int8 { packed: &packed, known: &known };
+        best(|| gemm_int8(&threads[i], &p, &a, b, &mut c, &e, &mut scratch))
+    });
+    report(&format!("gemm {m}x{n}x{k} of int8"), flop, times);
 }
 
 /// Repeats (count, ic, oc, size, kernel, stride, group) and prints the sum.

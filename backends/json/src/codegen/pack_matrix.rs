@@ -1,6 +1,6 @@
 //! Constant right sides of matrix products go into the panels that the kernel reads, once, at compile time; at run time it
 //! would pack them for every product. Steps that take rows of the same matrix by index, as the embedding does that a language
-//! model ends with too, take them out of the panels. Panels of f32 may be stored in 16 bits.
+//! model ends with too, take them out of the panels. Panels of floats may be stored in 16 bits, or in 8.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,9 +10,10 @@ use super::graph::{Edges, Graph};
 use super::settle::is_as_large;
 use super::widen::is_narrow;
 use crate::constants::Recipe;
+use crate::kernels::{fits_int8, int8_len};
 use crate::program::{Op, Step};
 
-/// `narrow` is the type that f32 becomes.
+/// `narrow` is the type that f32 becomes; what is of 16 bits becomes i8 only.
 pub(super) fn run(graph: &mut Graph<'_>, narrow: Option<DType>) {
     let edges = graph.edges();
     let same_bytes = same_bytes(graph);
@@ -122,20 +123,33 @@ fn in_order(graph: &Graph<'_>, values: &[usize], matrix: &Matrix, recipe: Recipe
     values.iter().find_map(from).unwrap_or(recipe)
 }
 
-/// The recipe with a result of that type, which rounds; not where a finite number would become infinite.
+/// The recipe with a result of that type, which rounds; not where a finite number would become infinite, nor to 8 bits where one is not
+/// finite or the sums need more than 32.
 fn rounded(graph: &Graph<'_>, recipe: Recipe, narrow: Option<DType>) -> Recipe {
-    let Recipe::Matrix { matrix, transposed, k, n, dtype: DType::F32 } = recipe else { return recipe };
-    let stays_finite = |narrow: DType| {
-        let mut fits = true;
-        let most = if narrow == DType::F16 { f16::MAX.to_f32() } else { bf16::MAX.to_f32() };
-        let view = graph.view_by_id(matrix)?;
-        view.for_each_element(|element| {
-            let value = element.try_into().map_or(f32::NAN, f32::from_le_bytes);
-            fits &= !value.is_finite() || value.abs() <= most;
-        });
-        fits.then_some(narrow)
+    let Recipe::Matrix { matrix, transposed, k, n, dtype } = recipe else { return recipe };
+    let fits = |narrow: &DType| match narrow {
+        DType::I8 => int8_len(k, n).is_some() && all(graph, matrix, fits_int8),
+        _ if dtype != DType::F32 => false,
+        DType::F16 => all(graph, matrix, |value| !value.is_finite() || value.abs() <= f16::MAX.to_f32()),
+        _ => all(graph, matrix, |value| !value.is_finite() || value.abs() <= bf16::MAX.to_f32()),
     };
-    Recipe::Matrix { matrix, transposed, k, n, dtype: narrow.and_then(stays_finite).unwrap_or(DType::F32) }
+    Recipe::Matrix { matrix, transposed, k, n, dtype: narrow.filter(fits).unwrap_or(dtype) }
+}
+
+/// Whether something holds for every element of a constant of floats.
+fn all(graph: &Graph<'_>, constant: ConstantId, holds: impl Fn(f32) -> bool) -> bool {
+    let Some(view) = graph.view_by_id(constant) else { return false };
+    let mut all = true;
+    view.for_each_element(|element| {
+        let value = match (view.dtype(), element) {
+            (DType::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
+            (DType::F16, &[a, b]) => f16::from_le_bytes([a, b]).to_f32(),
+            (DType::BF16, &[a, b]) => bf16::from_le_bytes([a, b]).to_f32(),
+            _ => f32::NAN,
+        };
+        all &= holds(value);
+    });
+    all
 }
 
 /// The right side of a product, and how it is packed, if it is a constant that is to be.

@@ -7,7 +7,8 @@ use byoc_plugin_api::{DType, Error, TensorView, bf16, f16};
 use half::slice::HalfFloatSliceExt;
 
 use super::store;
-use crate::kernels::{BLOCK, pack_b, product};
+use crate::kernels::integer::packed_len;
+use crate::kernels::{BLOCK, Int8Columns, pack_b, product, round_b};
 
 /// Elements that are packed at a time.
 const PART: usize = 1 << 20;
@@ -32,16 +33,23 @@ impl Matrix {
         self.check(view.len())?;
         let bytes = bytes_of(view)?;
         let (mut panels, mut stored) = (Vec::new(), Vec::new());
+        let mut rounded = Int8Columns::default();
         for columns in self.parts() {
             let (part, strides) = (self.part(&bytes, &columns), self.strides(columns.len()));
             let elements = floats(view.dtype(), &part)?;
-            panels.resize(columns.len().next_multiple_of(BLOCK) * self.k, 0.0);
-            pack_b(self.k, columns.len(), &elements, strides, &mut panels);
             stored.clear();
-            store(self.dtype, &panels, &mut stored);
+            if self.dtype == DType::I8 {
+                let mut panels = vec![0; packed_len(self.k, columns.len()).unwrap_or(0)];
+                round_b(self.k, columns.len(), &elements, strides, &mut rounded, &mut panels);
+                stored.extend(panels.into_iter().map(|byte| byte as u8));
+            } else {
+                panels.resize(columns.len().next_multiple_of(BLOCK) * self.k, 0.0);
+                pack_b(self.k, columns.len(), &elements, strides, &mut panels);
+                store(self.dtype, &panels, &mut stored);
+            }
             write(&stored)?;
         }
-        Ok(())
+        write(&rounded.bytes())
     }
 
     /// Row and column stride of the matrix if it has so many columns.

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::integer::Form;
 use super::matrix::Matrix;
 use crate::kernels::{
-    Activation, ConvKind, ConvParams, GATES_LAYOUT, Math, Narrow, PACKED_B_LAYOUT, pack_gates, packed_b_len,
-    packed_gates_len, product,
+    Activation, ConvKind, ConvParams, GATES_LAYOUT, INT8_LAYOUT, Math, Narrow, PACKED_B_LAYOUT, int8_len, pack_gates,
+    packed_b_len, packed_gates_len, product,
 };
 
 /// The layout tag of folded vectors.
@@ -47,7 +47,7 @@ pub(crate) enum Recipe {
         k: usize,
         /// Columns.
         n: usize,
-        /// What the elements are stored as.
+        /// What the elements are stored as; as i8 with a scale for each column.
         #[serde(default = "f32_type", skip_serializing_if = "is_f32")]
         dtype: DType,
     },
@@ -188,6 +188,7 @@ impl Recipe {
         match self {
             Recipe::Weights { kind, .. } => kind.layout_tag(),
             Recipe::Floats { .. } => FLOATS,
+            Recipe::Matrix { dtype: DType::I8, .. } => INT8_LAYOUT,
             Recipe::Matrix { .. } => PACKED_B_LAYOUT,
             Recipe::Gates { .. } => GATES_LAYOUT,
             Recipe::Integer { form, .. } => form.layout(),
@@ -209,6 +210,7 @@ impl Recipe {
         match self {
             Recipe::Weights { kind, shape, group, .. } => kind.packed_len(&params(shape, *group)),
             Recipe::Floats { len, .. } => Some(*len),
+            Recipe::Matrix { k, n, dtype: DType::I8, .. } => int8_len(*k, *n),
             Recipe::Matrix { k, n, .. } => packed_b_len(*k, *n),
             Recipe::Gates { count, k, n, .. } => packed_gates_len(*count, *k, *n),
             Recipe::Integer { form, .. } => form.len(),

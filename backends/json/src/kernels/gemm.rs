@@ -9,6 +9,7 @@ mod block;
 mod few;
 mod finish;
 mod gemv;
+mod int8;
 mod pack;
 mod parts;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use super::precision::Math;
 use super::sizes::reach;
 pub(crate) use block::scratch_len as block_scratch_len;
 use block::{Panels, Source};
+pub use int8::{INT8_LAYOUT, Int8, Int8Columns, Int8Known, fits_int8, gemm_int8, int8_len, int8_scratch_len, round_b};
 pub(crate) use pack::panels;
 pub use pack::{pack_b, packed_b_len};
 use parts::run;

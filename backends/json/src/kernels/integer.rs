@@ -44,7 +44,7 @@ pub use finish::{Epilogue, Out};
 pub use linear::{Byte, Grid, dequantise, dynamic_range, quantise, range};
 pub use pack::{DEPTH, PACKED_LAYOUT, PANEL, pack, packed_len};
 pub use rows::{Image, Plain, Rows};
-pub use stats::{PanelStats, stats};
+pub use stats::{PanelStats, stats, stats_of_sums};
 use tile::{MOST_ROWS, Tiles};
 
 /// Depths up to which no sum of products with zero points on both sides wraps.
@@ -73,6 +73,9 @@ pub enum Right<'a> {
 /// Bytes of `i16` rows that one thread has at a time.
 const CACHED: usize = 160 << 10;
 
+/// The same of rows that are not widened. They take less than half of the second-level cache, and each time B is read for more of them.
+const CACHED_BYTES: usize = 400 << 10;
+
 /// Tiles of rows that one thread has at a time, at most.
 const MOST_TILES: usize = 32;
 
@@ -92,31 +95,36 @@ struct Space {
     rows: usize,
     /// Elements of a gathered row.
     depth: usize,
+    /// Whether rows may be widened.
+    widens: bool,
     /// Columns whose panels are packed together, where B is not.
     columns: usize,
 }
 
 impl Space {
-    fn new(shape: &Shape, packed: bool) -> Option<Space> {
+    fn new(shape: &Shape, packed: bool, widens: bool) -> Option<Space> {
         let depth = shape.k.checked_next_multiple_of(DEPTH)?;
-        let fit = CACHED / (2 * depth.max(1));
+        let fit = if widens { CACHED / (2 * depth.max(1)) } else { CACHED_BYTES / depth.max(1) };
         let rows = fit.clamp(MOST_ROWS, MOST_TILES * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
         let columns = if packed { 0 } else { shape.n.checked_next_multiple_of(PANEL)? };
-        Some(Space { rows: rows.min(shape.m.max(1)), depth, columns })
+        Some(Space { rows: rows.min(shape.m.max(1)), depth, widens, columns })
     }
 
     /// `f32` values of one thread's scratch; `None` if they cannot be counted.
     fn len(&self) -> Option<usize> {
         let elements = self.rows.checked_mul(self.depth)?;
         let panels = self.columns.checked_mul(self.depth)?.div_ceil(4);
-        let rows = elements.div_ceil(4).checked_add(elements.div_ceil(2))?;
+        let wide = if self.widens { elements.div_ceil(2) } else { 0 };
+        let rows = elements.div_ceil(4).checked_add(wide)?;
         rows.checked_add(self.rows)?.checked_add(panels)
     }
 }
 
 /// `f32` values of scratch that [`product`] needs on this many threads; `None` if they cannot be counted.
 pub fn scratch_len(shape: &Shape, packed: bool, threads: usize) -> Option<usize> {
-    Space::new(shape, packed)?.len()?.checked_mul(threads)
+    // Which dot products there are, and what is known of B, is left open.
+    let each = [true, false].map(|widens| Space::new(shape, packed, widens)?.len());
+    each[0]?.max(each[1]?).checked_mul(threads)
 }
 
 /// The rows and columns that one task computes.
@@ -146,7 +154,9 @@ pub fn product(
 ) {
     let packed = matches!(b, Right::Packed(..));
     check(&shape, a, &b, &out, e);
-    let space = Space::new(&shape, packed);
+    let known = matches!(b, Right::Packed(_, stats) if !stats.is_empty());
+    let dot = if known { Dot::of(threads.isa()) } else { Dot::Wide };
+    let space = Space::new(&shape, packed, dot.widens());
     let Some((space, each)) = space.and_then(|space| Some((space, space.len()?))) else {
         panic!("the sizes are too large");
     };
@@ -159,8 +169,6 @@ pub fn product(
     // Rows are gathered, and B is packed where it is not, by each thread that needs them.
     let (columns, rows) = grid(wanted, 1, units, tiles, shape.n >= 4 * shape.m);
     let (total, tasks) = (columns * rows, threads.count().min(columns * rows));
-    let known = matches!(b, Right::Packed(_, stats) if !stats.is_empty());
-    let dot = if known { Dot::of(threads.isa()) } else { Dot::Wide };
     let block = Block { shape, isa: threads.isa(), dot, a, b, e, out: out.target(), space };
     let scratch = SharedMut::new(scratch);
     threads.parallel_for(tasks, |task| {
@@ -189,7 +197,14 @@ fn check(shape: &Shape, a: &impl Rows, b: &Right<'_>, out: &Out<'_>, e: &Epilogu
         }
     }
     assert!(shape.m.checked_mul(shape.n).is_some_and(|len| out.len() == len), "C has another size");
-    e.check(shape.n);
+    e.check(shape.m, shape.n);
+    assert!(e.rows.is_empty() || matches!(out, Out::Real(_)), "only numbers have factors by row");
+}
+
+/// Scratch as bytes.
+pub(crate) fn as_bytes(scratch: &mut [f32]) -> &mut [u8] {
+    // SAFETY: every bit pattern is a byte.
+    unsafe { scratch.align_to_mut::<u8>().1 }
 }
 
 /// The scratch of a task, by use.
@@ -204,14 +219,14 @@ impl Space {
     fn cut<'s>(&self, scratch: &'s mut [f32]) -> Scratch<'s> {
         let elements = self.rows * self.depth;
         let (sums, rest) = scratch.split_at_mut(self.rows);
-        let (wide, rest) = rest.split_at_mut(elements.div_ceil(2));
+        let (wide, rest) = rest.split_at_mut(if self.widens { elements.div_ceil(2) } else { 0 });
         let (bytes, panels) = rest.split_at_mut(elements.div_ceil(4));
         // SAFETY: every bit pattern is an integer of these types, whose alignment is at most that of `f32`.
         unsafe {
             Scratch {
                 sums: sums.align_to_mut::<i32>().1,
                 wide: wide.align_to_mut::<i16>().1,
-                bytes: bytes.align_to_mut::<u8>().1,
+                bytes: as_bytes(bytes),
                 panels: panels.align_to_mut::<i8>().1,
             }
         }
@@ -252,8 +267,11 @@ impl<R: Rows> Block<'_, R> {
             }
         };
         let mut peaks = [0; MOST_TILES];
-        for start in rows.clone().step_by(self.space.rows) {
-            let block = start..(start + self.space.rows).min(rows.end);
+        // Blocks of nearly as many tiles each: B is read for every one of them.
+        let (blocks, tiles) = (rows.len().div_ceil(self.space.rows), rows.len().div_ceil(MOST_ROWS));
+        for index in 0..blocks {
+            let tiles = part(tiles, blocks, index);
+            let block = rows.start + tiles.start * MOST_ROWS..(rows.start + tiles.end * MOST_ROWS).min(rows.end);
             let bytes = gather::gather(self.a, block.clone(), k, bytes);
             let zero = self.a.reading().1;
             if self.e.needs_sums() {

@@ -36,6 +36,11 @@ impl Math {
         Math::NAMES[self as usize]
     }
 
+    /// Its name, where matrix units compute it.
+    pub(crate) fn on_units(self) -> Option<&'static str> {
+        (!self.is_f32()).then(|| self.name())
+    }
+
     /// Whether it is computed as f32.
     pub(crate) fn is_f32(&self) -> bool {
         *self == Math::F32

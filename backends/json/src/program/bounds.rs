@@ -195,7 +195,7 @@ impl Recipe {
             }
             Recipe::Floats { constant: _, len: _ } => &Vec::new(),
             Recipe::Matrix { matrix: _, transposed: _, k, n, dtype } => {
-                if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
+                if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::I8) {
                     return Err(format!("a matrix of {dtype}"));
                 }
                 range("a size of the matrix", &[*k, *n], 0, MAX_SIZE)?;

@@ -4,7 +4,7 @@ use byoc_plugin_api::Error;
 
 use super::memory::Io;
 use super::plan::Sharing;
-use crate::kernels::{BLOCK, Math, Threads};
+use crate::kernels::{BLOCK, Threads};
 use crate::program::{Op, Program, Step, Value};
 
 mod attention;
@@ -30,9 +30,9 @@ pub(super) trait Call: Send {
     /// Computes the outputs of the step.
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error>;
 
-    /// How exactly matrix units compute it; f32 where they do not.
-    fn math(&self) -> Math {
-        Math::F32
+    /// What it is computed as, in profiles, where that is not what the types say.
+    fn computed_as(&self) -> Option<&'static str> {
+        None
     }
 }
 

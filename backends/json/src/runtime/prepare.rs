@@ -105,7 +105,7 @@ impl Prepared {
         let steps = program.steps.iter().filter(|step| step.op != Op::View);
         let work = steps.zip(&self.steps).map(|(step, prepared)| match prepared.outputs.is_empty() {
             true => Work::default(),
-            false => Work::of(program, step, shapes, prepared.call.math()),
+            false => Work::of(program, step, shapes, prepared.call.computed_as()),
         });
         work.chain([Work { bytes, ..Work::default() }]).collect()
     }

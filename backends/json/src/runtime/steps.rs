@@ -41,8 +41,8 @@ impl Clock {
         let named = steps.map(|step| (kernel(step), vec![step.name.clone()]));
         let named = named.chain([(COPY.to_owned(), Vec::new())]);
         let work = work.into_iter().chain(std::iter::repeat(Work::default()));
-        let step = |(((kernel, nodes), (start, time)), work): ((_, &(Duration, Duration)), Work)| StepTime {
-            kernel: if work.math.is_f32() { kernel } else { format!("{kernel} {}", work.math.name()) },
+        let step = |(((kernel, nodes), (start, time)), work): (((String, _), &(Duration, Duration)), Work)| StepTime {
+            kernel: work.computed_as.map_or_else(|| kernel.clone(), |how| format!("{kernel} {how}")),
             nodes,
             indices: Vec::new(),
             start: start.as_secs_f64(),

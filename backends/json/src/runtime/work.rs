@@ -1,6 +1,6 @@
 //! What a step does, for profiles: its time over these is how fast it is.
 
-use crate::kernels::{ConvKind, Math};
+use crate::kernels::ConvKind;
 use crate::program::{Attention, Conv, Op, Program, Side, Step};
 
 /// Counts of one run of a step.
@@ -11,13 +11,13 @@ pub(super) struct Work {
     pub(super) operations: u64,
     /// Bytes of the tensors that it reads and writes, each once; of those that it takes parts of, the parts.
     pub(super) bytes: u64,
-    /// How exactly matrix units compute it; f32 where they do not.
-    pub(super) math: Math,
+    /// What it is computed as, where that is not what the types say.
+    pub(super) computed_as: Option<&'static str>,
 }
 
 impl Work {
     /// The work of a step on values of these shapes.
-    pub(super) fn of(program: &Program, step: &Step, shapes: &[Vec<usize>], math: Math) -> Work {
+    pub(super) fn of(program: &Program, step: &Step, shapes: &[Vec<usize>], computed_as: Option<&'static str>) -> Work {
         let size = |value: usize| program.values[value].bytes(&shapes[value]).unwrap_or(0) as u64;
         let sum = |values: &[Option<usize>]| {
             let mut distinct: Vec<usize> = values.iter().copied().flatten().collect();
@@ -32,7 +32,7 @@ impl Work {
         };
         // Shapes that no product has are an error of the step itself.
         let sums = sums(step, shapes).unwrap_or(0);
-        Work { operations: sums.saturating_mul(2), bytes: read.saturating_add(written), math }
+        Work { operations: sums.saturating_mul(2), bytes: read.saturating_add(written), computed_as }
     }
 }
 

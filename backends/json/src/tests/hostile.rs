@@ -263,8 +263,10 @@ fn numbers(value: &Value, path: &str, found: &mut Vec<String>) {
 
 #[test]
 fn no_number_makes_a_panic() {
-    for net in nets() {
-        let mut compiled = compile(&net, &[]);
+    let plain: &[(&str, &str)] = &[];
+    let rounded = [product(), narrow()].map(|net| (net, &[("weights", "int8")][..]));
+    for (net, settings) in nets().into_iter().map(|net| (net, plain)).chain(rounded) {
+        let mut compiled = compile(&net, settings);
         let original = code(&compiled);
         let mut places = Vec::new();
         numbers(&original, "", &mut places);

@@ -216,6 +216,32 @@ fn weights_are_rounded_where_the_user_says_so() {
     }
 }
 
+/// With 8 bits, a scale for each column: a quarter of the bytes, and the same results on any number of threads.
+#[test]
+fn weights_of_8_bits() {
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        for rows in [1, 20] {
+            let net = mlp(dtype, rows);
+            let settings = [("weights", "int8")];
+            let compiled = compile(&net, &settings);
+            let packed = compiled.claims.packed().into_iter().filter(|(packed, _)| packed.dtype == DType::I8);
+            let sizes: Vec<_> = packed.map(|(packed, bytes)| (packed.layout.as_str(), bytes.len())).collect();
+            assert_eq!(sizes, [("gemm/n8k4-scaled/1", 48 * 32 + 8 * 32), ("gemm/n8k4-scaled/1", 32 * 64 + 8 * 64)]);
+            let inputs = net.inputs(1, &[]);
+            let found = results(&net, &inputs, &settings, 1);
+            assert_eq!(found, results(&net, &inputs, &settings, 2));
+            let expected = results(&net, &inputs, &[], 1);
+            assert_ne!(found, expected);
+            assert_close(
+                &format!("{dtype}, {rows} rows"),
+                &found[0],
+                &expected[0],
+                Limit::of_largest(1e-2, &expected[0]),
+            );
+        }
+    }
+}
+
 #[test]
 fn weights_that_would_become_infinite_are_not_rounded() {
     for (largest, dtype, expected) in [
@@ -224,6 +250,9 @@ fn weights_that_would_become_infinite_are_not_rounded() {
         (65536.0, "bf16", DType::BF16),
         (f64::from(f32::MAX), "bf16", DType::F32),
         (f64::INFINITY, "f16", DType::F16),
+        (f64::INFINITY, "int8", DType::F32),
+        (2e30, "int8", DType::F32),
+        (1e30, "int8", DType::I8),
     ] {
         let mut net = empty();
         let x = net.input([2, 48]);
@@ -292,7 +321,9 @@ fn what_is_computed_at_compile_time_is_not_rounded() {
     let (a, b) = (net.weight([48, 48]), net.weight([48, 32]));
     let y = net.node("MatMul", &[a, b], [48, 32], &[]);
     net.output(y);
-    assert_eq!(results(&net, &[], &[("weights", "bf16")], 1), results(&net, &[], &[], 1));
+    for name in ["bf16", "int8"] {
+        assert_eq!(results(&net, &[], &[("weights", name)], 1), results(&net, &[], &[], 1));
+    }
 }
 
 #[test]
@@ -324,5 +355,32 @@ fn rows_of_a_rounded_embedding() {
         assert_eq!(run([-1.0, 3.0]).expect("runs")[0].numbers(), expected);
         let error = run([40.0, 0.0]).expect_err("an error");
         assert_eq!(error.message, "index 40 is out of range for 40 elements");
+    }
+}
+
+/// Rows of one of 8 bits are scaled as they are taken: off by half of what is between two integers.
+#[test]
+fn rows_of_an_embedding_of_8_bits() {
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let mut net = RegionBuilder::of("json", dtype);
+        let ids = net.input((DType::I64, [2]));
+        let wte = net.weight([39, 22]);
+        let rows = net.node("Gather", &[wte, ids], [2, 22], &[]);
+        net.output(rows);
+        let x = net.input([1, 22]);
+        let y = net.node("Gemm", &[x, wte], [1, 39], &[("transB", Attribute::Int(1))]);
+        net.output(y);
+        let compiled = compile(&net, &[("weights", "int8")]);
+        assert_eq!(compiled.claims.words(), ["packed"]);
+        let x = Tensor::new((dtype, [1, 22]), &[0.5; 22]);
+        let found = compiled.run(&[Tensor::new((DType::I64, [2]), &[-1.0, 3.0]), x], &[]).expect("runs");
+        let all = net.constants[0].numbers();
+        for (row, found) in [&all[38 * 22..], &all[3 * 22..4 * 22]].into_iter().zip(found[0].numbers().chunks(22)) {
+            let most = row.iter().fold(0f64, |most, number| most.max(number.abs()));
+            let rounding = if dtype == DType::F32 { 1e-6 } else { rounding(dtype) };
+            for (number, found) in row.iter().zip(found) {
+                assert!((number - found).abs() <= most * (0.5 / 127.0 + rounding), "{dtype}: {found} for {number}");
+            }
+        }
     }
 }

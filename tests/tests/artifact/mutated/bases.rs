@@ -36,6 +36,9 @@ pub(crate) struct Base {
 /// Without fusion each node is a kernel, unpacked recipes are computed at load, and reference kernels take everything.
 const ALL: &[&str] = &["json.kernels=reference", "json.fusion=false", "json.pack=false"];
 
+/// And with weights of another type.
+const ROUNDED: &[&str] = &["json.kernels=reference", "json.fusion=false", "json.pack=false", "json.weights=int8"];
+
 const UNPACKED: &[&str] = &["json.kernels=reference", "json.pack=false"];
 
 pub(crate) fn bases() -> Vec<Base> {
@@ -48,7 +51,7 @@ pub(crate) fn bases() -> Vec<Base> {
         base("depthwise", depthwise(), ALL),
         base("plain", plain(), ALL),
         base("norms", norms(), ALL),
-        base("products", products(), ALL),
+        base("products", products(), ROUNDED),
         base("rows", rows(), UNPACKED),
         base("attention", attention(), ALL),
         base("moves", moves(), UNPACKED),

@@ -252,16 +252,31 @@ pub(crate) fn transposed(name: &'static str) -> Checked {
 
 /// h. The same on the host: the product's layout is the only form, and the embedding reads it too.
 pub(crate) fn transposed_on_host(name: &'static str) -> Checked {
+    on_host(name, &[], CLOSE)
+}
+
+/// h. The same in 8 bits.
+pub(crate) fn transposed_in_8_bits(name: &'static str) -> Checked {
+    let checked = on_host(name, &[("json.weights", "int8")], COARSE);
+    let ledger = Ledger::of(checked.artifact.manifest());
+    let [row] = rows(&ledger, "e")[..] else { panic!("`e` is one constant") };
+    let stored = &checked.artifact.manifest().constants[row.stored.expect("it is packed")];
+    // A scale and a sum for each row of the embedding.
+    assert_eq!(stored.shape, [(WIDTH * DEPTH + 8 * WIDTH) as usize]);
+    checked
+}
+
+fn on_host(name: &'static str, settings: &'static [(&str, &str)], tolerance: f64) -> Checked {
     let (e, model, tokens) = tied();
     check(Case {
         name,
         model,
         inputs: vec![tokens],
         backends: &[],
-        settings: &[],
+        settings,
         constants: vec![e.expect(0, &[Fate::Packed])],
         extra: 0,
-        tolerance: CLOSE,
+        tolerance,
     })
 }
 

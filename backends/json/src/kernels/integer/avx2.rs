@@ -109,37 +109,44 @@ impl<'a> Panel<'a> {
     /// As [`Panel::write`].
     #[inline(always)]
     unsafe fn real<const P: usize>(&self, out: *mut f32, row: usize, sums: [__m256i; P]) {
+        let rows = self.finish.e.rows.get(self.finish.row + row..).unwrap_or_default();
         for (p, sums) in sums.into_iter().enumerate() {
             // SAFETY: the caller vouches for as many elements as there are columns.
             unsafe {
-                let eight = _mm256_castps_si256(self.clamped(sums));
+                let mut scaled = self.scaled(sums);
+                if let Some(&of_row) = rows.get(p) {
+                    scaled = _mm256_mul_ps(scaled, _mm256_set1_ps(of_row));
+                }
+                // The second operand is taken where it is not a number.
+                let clamped = _mm256_min_ps(self.hi, _mm256_max_ps(self.lo, _mm256_add_ps(scaled, self.offsets)));
+                let eight = _mm256_castps_si256(clamped);
                 store(out.add(self.finish.at(row + p)).cast::<i32>(), eight, self.finish.columns.len());
             }
         }
     }
 
-    /// Scaled, moved and clamped.
+    /// The sums with the factors of their columns.
     ///
     /// # Safety
     /// The CPU has AVX2.
     #[inline(always)]
-    unsafe fn clamped(&self, sums: __m256i) -> __m256 {
+    unsafe fn scaled(&self, sums: __m256i) -> __m256 {
         // SAFETY: the caller vouches for the CPU.
-        unsafe {
-            let moved = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), self.factors), self.offsets);
-            // The second operand is taken where the first one is NaN.
-            _mm256_min_ps(_mm256_max_ps(moved, self.lo), self.hi)
-        }
+        unsafe { _mm256_mul_ps(_mm256_cvtepi32_ps(sums), self.factors) }
     }
 
-    /// What is nearest to that, the even one of two.
+    /// What is nearest to the scaled, moved and clamped sums, the even one of two; the least where they are no numbers.
     ///
     /// # Safety
     /// The CPU has AVX2.
     #[inline(always)]
     unsafe fn level(&self, sums: __m256i) -> __m256i {
         // SAFETY: the caller vouches for the CPU.
-        unsafe { _mm256_cvtps_epi32(self.clamped(sums)) }
+        unsafe {
+            let moved = _mm256_add_ps(self.scaled(sums), self.offsets);
+            // The second operand is taken where the first one is not a number.
+            _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(moved, self.lo), self.hi))
+        }
     }
 
     /// # Safety

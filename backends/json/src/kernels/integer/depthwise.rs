@@ -83,7 +83,8 @@ pub fn depthwise(
     assert!(taps <= MAX_TAPS && product(&[channels, taps]) == Some(weights.len()));
     assert!(product(&[channels, taps]).is_some_and(|k| image.fits(windows, k)), "A is too short");
     assert!(windows.checked_mul(channels).is_some_and(|len| out.len() == len), "C has another size");
-    e.check(channels);
+    e.check(windows, channels);
+    assert!(e.rows.is_empty(), "no factors by row");
     #[cfg(target_arch = "x86_64")]
     let mut out = out;
     #[cfg(target_arch = "x86_64")]

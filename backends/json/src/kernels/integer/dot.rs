@@ -35,6 +35,11 @@ impl Dot {
         }
     }
 
+    /// Whether it reads rows of 16 bits, at least where it must.
+    pub(super) fn widens(self) -> bool {
+        matches!(self, Dot::Wide | Dot::Pairs)
+    }
+
     /// Panels that are multiplied together.
     pub(super) fn panels(self) -> usize {
         match self {

@@ -10,7 +10,7 @@ use super::pack::PANEL;
 pub enum Out<'a> {
     /// The sums themselves; they wrap.
     Sums(&'a mut [i32]),
-    /// `sum * factor + offset`, clamped.
+    /// `sum * factor + offset`, clamped; what is not a number stays none.
     Real(&'a mut [f32]),
     /// The same, rounded to even, plus the zero point, within the range of the type.
     Bytes(&'a mut [u8], Byte, i32),
@@ -65,7 +65,7 @@ unsafe impl Send for Target {}
 // SAFETY: as above.
 unsafe impl Sync for Target {}
 
-/// What happens to the sums. A list is empty, or has one element for each column.
+/// What happens to the sums. A list is empty, or has one element for each column, or row.
 #[derive(Clone, Copy, Debug)]
 pub struct Epilogue<'a> {
     /// Zero points of B, as its packed bytes are: those of `u8` 128 less.
@@ -76,6 +76,8 @@ pub struct Epilogue<'a> {
     pub bias: &'a [i32],
     /// Factors of the sums.
     pub factors: &'a [f32],
+    /// A factor for each row of the products with those; of numbers only.
+    pub rows: &'a [f32],
     /// Added to the products with them.
     pub offsets: &'a [f32],
     /// The ends of what is left of that; numbers.
@@ -85,13 +87,14 @@ pub struct Epilogue<'a> {
 impl Default for Epilogue<'_> {
     fn default() -> Self {
         let clamp = (f32::NEG_INFINITY, f32::INFINITY);
-        Epilogue { zeros: &[], zero: 0, bias: &[], factors: &[], offsets: &[], clamp }
+        Epilogue { zeros: &[], zero: 0, bias: &[], factors: &[], rows: &[], offsets: &[], clamp }
     }
 }
 
 impl Epilogue<'_> {
-    pub(super) fn check(&self, columns: usize) {
+    pub(super) fn check(&self, rows: usize, columns: usize) {
         let fits = |len: usize| len == 0 || len == columns;
+        assert!(self.rows.is_empty() || self.rows.len() == rows, "numbers for another number of rows");
         assert!(fits(self.zeros.len()) && fits(self.bias.len()), "integers for another number of columns");
         assert!(fits(self.factors.len()) && fits(self.offsets.len()), "numbers for another number of columns");
     }
@@ -160,15 +163,18 @@ impl<'a> Finish<'a> {
             (columns(e.factors, range, 1.0), columns(e.offsets, range, 0.0));
         let sum = if e.needs_sums() { self.sums[index] } else { 0 };
         let total = |j: usize| product[j].wrapping_sub(zeros[j].wrapping_mul(sum)).wrapping_add(bias[j]);
-        let real = |j: usize| (total(j) as f32 * factors[j] + offsets[j]).max(e.clamp.0).min(e.clamp.1);
+        let of_row = e.rows.get(self.row + index).copied();
+        let scaled = |j: usize| total(j) as f32 * factors[j] * of_row.unwrap_or(1.0);
+        let moved = |j: usize| scaled(j) + offsets[j];
+        let clamped = |j: usize| moved(j).max(e.clamp.0).min(e.clamp.1);
         let at = self.at(index);
         for j in 0..self.columns.len() {
             // SAFETY: the caller vouches for them.
             unsafe {
                 match self.out {
                     Target::Sums(out) => *out.add(at + j) = total(j),
-                    Target::Real(out) => *out.add(at + j) = real(j),
-                    Target::Bytes(out, byte, zero) => *out.add(at + j) = Levels::new(byte, zero).byte(real(j)),
+                    Target::Real(out) => *out.add(at + j) = if moved(j).is_nan() { f32::NAN } else { clamped(j) },
+                    Target::Bytes(out, byte, zero) => *out.add(at + j) = Levels::new(byte, zero).byte(clamped(j)),
                 }
             }
         }

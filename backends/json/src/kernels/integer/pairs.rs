@@ -18,7 +18,7 @@ pub(super) unsafe fn run(tiles: &Tiles<'_>) {
     // SAFETY: the caller vouches for all of it.
     unsafe {
         let panels = [Panel::new(&tiles.finish, [0; PANEL]), Panel::new(&tiles.finish, tiles.taken(0))];
-        each_tile!(tiles.finish.rows, tile, tiles, &panels);
+        each_tile!(0..tiles.finish.rows, tile, tiles, &panels);
     }
 }
 

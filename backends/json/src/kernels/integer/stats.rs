@@ -1,7 +1,10 @@
 //! What products of bytes need to know of each panel of B.
 
+use super::dot::Dot;
 use super::pack::{DEPTH, PANEL};
+use super::wants_stats;
 use crate::kernels::isa::Isa;
+use crate::kernels::parallel::Threads;
 
 /// Steps whose products may be added up in 16 bits, from few to many.
 pub(super) const CHAINS: [usize; 3] = [1, 2, 4];
@@ -44,6 +47,21 @@ pub fn stats(isa: Isa, panels: &[i8], k: usize) -> Vec<PanelStats> {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: an `Isa` that reaches the kernels was checked against the CPU.
         Isa::Avx2 | Isa::Avx512 => panels.chunks_exact(len).map(|panel| unsafe { x86::look(panel) }).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What products of so many rows are faster with of all panels of a B of `k` rows, where the sums of its columns are known already.
+///
+/// # Panics
+/// If there is no whole number of panels.
+pub fn stats_of_sums(threads: &Threads, panels: &[i8], k: usize, rows: usize, sums: &[i32]) -> Vec<PanelStats> {
+    match Dot::of(threads.isa()) {
+        Dot::Vnni256 | Dot::Vnni512 => {
+            let panels = sums.as_chunks::<PANEL>().0.iter();
+            panels.map(|&sums| PanelStats { sums, ..PanelStats::default() }).collect()
+        }
+        _ if wants_stats(threads, rows) => stats(threads.isa(), panels, k),
         _ => Vec::new(),
     }
 }

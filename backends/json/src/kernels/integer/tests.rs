@@ -401,3 +401,32 @@ fn numbers_are_rounded_to_even_and_kept_in_range() {
         assert_eq!(dynamic_range((0.0, 0.0)), (1.0, 0));
     }
 }
+
+/// A scale that is not a number makes numbers that are none, and the least byte.
+#[test]
+fn results_that_are_not_numbers() {
+    let (n, k) = (40, 8);
+    let (a, b) = (bytes(7 * k, 1), bytes(k * n, 2));
+    let (shape, factors) = (Shape { m: 7, n, k }, vec![f32::NAN; n]);
+    let mut packed = vec![0; packed_len(k, n).expect("countable")];
+    pack(k, n, &b, [n, 1], Byte::I8, &mut packed);
+    for (factors, rows) in [(&factors[..], &[][..]), (&[], &factors[..7])] {
+        let e = Epilogue { factors, rows, clamp: (0.0, 6.0), ..Epilogue::default() };
+        for threads in configurations() {
+            let mut scratch = vec![0.0; scratch_len(&shape, true, threads.count()).expect("countable")];
+            let known = stats(threads.isa(), &packed, k);
+            let plain = Plain { bytes: &a, byte: Byte::U8, zero: 0, columns: k };
+            for stats in [&[][..], &known] {
+                let mut out = vec![0.0; 7 * n];
+                let right = Right::Packed(&packed, stats);
+                product(&threads, shape, &plain, right, Out::Real(&mut out), &e, &mut scratch);
+                assert!(out.iter().all(|number| number.is_nan()), "{:?}: {out:?}", threads.isa());
+                if rows.is_empty() {
+                    let mut out = vec![0; 7 * n];
+                    product(&threads, shape, &plain, right, Out::Bytes(&mut out, Byte::U8, 3), &e, &mut scratch);
+                    assert!(out.iter().all(|&byte| byte == 3), "{:?}: {out:?}", threads.isa());
+                }
+            }
+        }
+    }
+}

@@ -8,12 +8,11 @@ use super::stats::PanelStats;
 /// Rows of a tile.
 pub(super) const MOST_ROWS: usize = 6;
 
-/// Calls `$tile::<P>(.., row)` for all rows, [`MOST_ROWS`] at a time and then what is left.
+/// Calls `$tile::<P>(.., row)` for all rows of a range, [`MOST_ROWS`] at a time and then what is left.
 #[cfg(target_arch = "x86_64")]
 macro_rules! each_tile {
     ($rows:expr, $tile:ident $(::<$wide:literal>)?, $($argument:expr),+) => {{
-        let rows = $rows;
-        let mut row = 0;
+        let std::ops::Range { start: mut row, end: rows } = $rows;
         while row + super::tile::MOST_ROWS <= rows {
             $tile::<{ super::tile::MOST_ROWS } $(, $wide)?>($($argument),+, row);
             row += super::tile::MOST_ROWS;

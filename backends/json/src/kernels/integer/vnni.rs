@@ -29,8 +29,8 @@ pub(super) unsafe fn run(tiles: &Tiles<'_>) {
     unsafe {
         let panels = [panel(tiles, 0), panel(tiles, 1)];
         match tiles.stats.len() {
-            1 => each_tile!(tiles.finish.rows, tile::<1>, tiles, &panels),
-            _ => each_tile!(tiles.finish.rows, tile::<2>, tiles, &panels),
+            1 => each_tile!(0..tiles.finish.rows, tile::<1>, tiles, &panels),
+            _ => each_tile!(0..tiles.finish.rows, tile::<2>, tiles, &panels),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Products of bytes by instructions that add up four of them in 32 bits, exactly: vectors of 512 bits, of two panels each.
 
 use std::arch::x86_64::{
-    __m128i, __m256i, __m512i, _mm_mask_storeu_epi8, _mm_storeu_si128, _mm256_castsi256_si128,
-    _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_mask_storeu_epi8, _mm256_setzero_si256, _mm256_storeu_si256,
-    _mm512_castsi256_si512, _mm512_castsi512_si256, _mm512_dpbusd_epi32, _mm512_extracti64x4_epi64, _mm512_inserti64x4,
-    _mm512_loadu_si512, _mm512_permutexvar_epi32, _mm512_set1_epi32, _mm512_setr_epi32, _mm512_setzero_si512,
+    __m128i, __m256i, __m512, __m512i, _MM_HINT_T0, _mm_mask_storeu_epi8, _mm_prefetch, _mm_storeu_si128,
+    _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_mask_storeu_epi8,
+    _mm256_setzero_si256, _mm256_storeu_si256, _mm512_add_ps, _mm512_castsi256_si512, _mm512_castsi512_ps,
+    _mm512_castsi512_si256, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_extracti64x4_epi64, _mm512_inserti64x4,
+    _mm512_loadu_si512, _mm512_mask_storeu_ps, _mm512_max_ps, _mm512_min_ps, _mm512_mul_ps, _mm512_permutexvar_epi32,
+    _mm512_set1_epi32, _mm512_set1_ps, _mm512_setr_epi32, _mm512_setzero_si512,
 };
 
 use super::avx2::Panel;
@@ -18,18 +20,25 @@ use super::vnni::panel;
 /// Columns of two vectors of sums.
 const COLUMNS: usize = 2 * LANES;
 
+/// Rows of two vectors whose sums stay in registers, 24 of 32, and from what depth on so many are faster than
+/// [`MOST_ROWS`](super::tile::MOST_ROWS): B is loaded half as often, but what follows sums takes registers too.
+const TALL: usize = 12;
+const DEEP: usize = 256;
+
 /// What follows the sums.
 enum Tail<'a> {
     /// They become bytes.
     Bytes(Bytes),
-    /// They do not, or need the sums of the rows of A.
+    /// They become numbers.
+    Real(Real<'a>),
+    /// They stay integers, or need the sums of the rows of A.
     Panels([Panel<'a>; 4]),
 }
 
 /// How rows of bytes are made of sums.
 struct Bytes {
     narrow: Narrow,
-    /// What the sums of the columns start with: the bias, less what the zero point of A adds to the products.
+    /// As [`start`] says.
     start: [__m512i; 2],
     /// The columns that there are.
     mask: u32,
@@ -48,18 +57,89 @@ unsafe fn vectors<T: Copy>(columns: &[T; COLUMNS]) -> [__m512i; 2] {
     unsafe { [_mm512_loadu_si512(at.cast()), _mm512_loadu_si512(at.add(LANES).cast())] }
 }
 
+/// What the sums of the columns start with: the bias, less what the zero point of A adds to the products.
+fn start(tiles: &Tiles<'_>) -> [i32; COLUMNS] {
+    let mut start: [i32; COLUMNS] = columns(tiles.finish.e.bias, &tiles.finish.columns, 0);
+    for (panel, start) in start.chunks_exact_mut(PANEL).enumerate().take(tiles.stats.len()) {
+        for (start, taken) in start.iter_mut().zip(tiles.taken(panel)) {
+            *start = start.wrapping_sub(taken);
+        }
+    }
+    start
+}
+
+/// How rows of numbers are made of sums.
+struct Real<'a> {
+    factors: [__m512; 2],
+    offsets: [__m512; 2],
+    /// The factor of each row; empty where there is none.
+    rows: &'a [f32],
+    /// As [`start`] says.
+    start: [__m512i; 2],
+    lo: __m512,
+    hi: __m512,
+    /// The columns that there are of each vector.
+    masks: [u16; 2],
+    out: *mut f32,
+}
+
+impl<'a> Real<'a> {
+    /// # Safety
+    /// The CPU has AVX-512 F.
+    #[inline(always)]
+    unsafe fn new(tiles: &Tiles<'a>, out: *mut f32) -> Real<'a> {
+        let (e, range) = (tiles.finish.e, &tiles.finish.columns);
+        let mask = u32::MAX >> (COLUMNS - range.len());
+        // SAFETY: the caller vouches for the CPU.
+        unsafe {
+            let [low, high] = vectors::<f32>(&columns(e.factors, range, 1.0));
+            let factors = [_mm512_castsi512_ps(low), _mm512_castsi512_ps(high)];
+            let [low, high] = vectors::<f32>(&columns(e.offsets, range, 0.0));
+            Real {
+                factors,
+                offsets: [_mm512_castsi512_ps(low), _mm512_castsi512_ps(high)],
+                rows: e.rows.get(tiles.finish.row..).unwrap_or_default(),
+                start: vectors(&start(tiles)),
+                lo: _mm512_set1_ps(e.clamp.0),
+                hi: _mm512_set1_ps(e.clamp.1),
+                masks: [mask as u16, (mask >> LANES) as u16],
+                out,
+            }
+        }
+    }
+
+    /// Writes `P` rows from `row` on: as [`Finish::row`](super::finish::Finish::row), 16 columns at a time.
+    ///
+    /// # Safety
+    /// As [`bytes`].
+    #[inline(always)]
+    #[expect(clippy::needless_range_loop, reason = "constant indices keep the sums in registers")]
+    unsafe fn write<const P: usize, const W: usize>(&self, tiles: &Tiles<'_>, row: usize, sums: [[__m512i; P]; W]) {
+        for p in 0..P {
+            let of_row = self.rows.get(row + p).copied();
+            let out = self.out.wrapping_add(tiles.finish.at(row + p));
+            for w in 0..W {
+                // SAFETY: the caller vouches for the CPU and the rows; only columns that there are are written.
+                unsafe {
+                    let mut real = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[w][p]), self.factors[w]);
+                    if let Some(of_row) = of_row {
+                        real = _mm512_mul_ps(real, _mm512_set1_ps(of_row));
+                    }
+                    // The second operand is taken where it is not a number.
+                    let clamped = _mm512_min_ps(self.hi, _mm512_max_ps(self.lo, _mm512_add_ps(real, self.offsets[w])));
+                    _mm512_mask_storeu_ps(out.wrapping_add(w * LANES), self.masks[w], clamped);
+                }
+            }
+        }
+    }
+}
+
 impl Bytes {
     /// # Safety
     /// The CPU has AVX-512 F and BW.
     #[inline(always)]
     unsafe fn new(tiles: &Tiles<'_>, (out, byte, zero): (*mut u8, Byte, i32)) -> Bytes {
         let (e, range, panels) = (tiles.finish.e, &tiles.finish.columns, tiles.stats.len());
-        let mut start: [i32; COLUMNS] = columns(e.bias, range, 0);
-        for (panel, start) in start.chunks_exact_mut(PANEL).enumerate().take(panels) {
-            for (start, taken) in start.iter_mut().zip(tiles.taken(panel)) {
-                *start = start.wrapping_sub(taken);
-            }
-        }
         // SAFETY: the caller vouches for the CPU.
         unsafe {
             let factors = vectors::<f32>(&columns(e.factors, range, 1.0));
@@ -68,7 +148,7 @@ impl Bytes {
             let other = usize::from(panels > 2);
             let [of_factors, of_offsets] = [factors, offsets].map(|of| [of[0], of[other], of[0], of[other]]);
             let narrow = Narrow::new(e, (byte, zero), of_factors, of_offsets);
-            Bytes { narrow, start: vectors(&start), mask: u32::MAX >> (COLUMNS - range.len()), out }
+            Bytes { narrow, start: vectors(&start(tiles)), mask: u32::MAX >> (COLUMNS - range.len()), out }
         }
     }
 
@@ -157,13 +237,23 @@ pub(super) unsafe fn run(tiles: &Tiles<'_>) {
             Target::Bytes(out, byte, zero) if !tiles.finish.e.needs_sums() => {
                 Tail::Bytes(Bytes::new(tiles, (out, byte, zero)))
             }
+            Target::Real(out) if !tiles.finish.e.needs_sums() => Tail::Real(Real::new(tiles, out)),
             _ => Tail::Panels([panel(tiles, 0), panel(tiles, 1), panel(tiles, 2), panel(tiles, 3)]),
         };
+        let rows = tiles.finish.rows;
         match (&tail, tiles.stats.len()) {
-            (Tail::Bytes(tail), 1 | 2) => each_tile!(tiles.finish.rows, bytes::<1>, tiles, tail),
-            (Tail::Bytes(tail), _) => each_tile!(tiles.finish.rows, bytes::<2>, tiles, tail),
-            (Tail::Panels(tail), 1 | 2) => each_tile!(tiles.finish.rows, by_panel::<1>, tiles, tail),
-            (Tail::Panels(tail), _) => each_tile!(tiles.finish.rows, by_panel::<2>, tiles, tail),
+            (Tail::Bytes(tail), 1 | 2) => each_tile!(0..rows, bytes::<1>, tiles, tail),
+            (Tail::Bytes(tail), _) => each_tile!(0..rows, bytes::<2>, tiles, tail),
+            (Tail::Real(tail), 1 | 2) => each_tile!(0..rows, real::<1>, tiles, tail),
+            (Tail::Real(tail), _) => {
+                let tall = if tiles.depth < DEEP { 0 } else { rows / TALL * TALL };
+                for row in (0..tall).step_by(TALL) {
+                    real::<TALL, 2>(tiles, tail, row);
+                }
+                each_tile!(tall..rows, real::<2>, tiles, tail);
+            }
+            (Tail::Panels(tail), 1 | 2) => each_tile!(0..rows, by_panel::<1>, tiles, tail),
+            (Tail::Panels(tail), _) => each_tile!(0..rows, by_panel::<2>, tiles, tail),
         }
     }
 }
@@ -175,6 +265,17 @@ pub(super) unsafe fn run(tiles: &Tiles<'_>) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma")]
 unsafe fn bytes<const P: usize, const W: usize>(tiles: &Tiles<'_>, tail: &Bytes, row: usize) {
+    // SAFETY: the caller vouches for all of it.
+    unsafe { tail.write::<P, W>(tiles, row, sums(tiles, row, tail.start)) };
+}
+
+/// The same.
+///
+/// # Safety
+/// As [`bytes`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma")]
+unsafe fn real<const P: usize, const W: usize>(tiles: &Tiles<'_>, tail: &Real<'_>, row: usize) {
     // SAFETY: the caller vouches for all of it.
     unsafe { tail.write::<P, W>(tiles, row, sums(tiles, row, tail.start)) };
 }
@@ -214,6 +315,8 @@ unsafe fn sums<const P: usize, const W: usize>(
     // SAFETY: the caller vouches for the rows; 32 bytes of each panel for each step, and four elements of each row.
     unsafe {
         let (a, b) = (tiles.bytes.as_ptr().add(row * depth), tiles.b.as_ptr());
+        // The first rows ask for the panels that are multiplied next; to others it is what they read.
+        let ahead = b.wrapping_add(if row == 0 { tiles.b.len() } else { 0 });
         let mut sums = [[_mm512_setzero_si512(); P]; W];
         for w in 0..W {
             sums[w] = [start[w]; P];
@@ -221,6 +324,7 @@ unsafe fn sums<const P: usize, const W: usize>(
         for step in (0..depth).step_by(DEPTH) {
             let mut weights = [_mm512_setzero_si512(); W];
             for w in 0..W {
+                _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add((step * W + w * DEPTH) * LANES));
                 // Where the second one is none, it is the first one again, and what comes of it is not written.
                 let [low, high] = [2 * w, last.min(2 * w + 1)];
                 let low = _mm256_loadu_si256(b.add((low * depth + step) * PANEL).cast::<__m256i>());

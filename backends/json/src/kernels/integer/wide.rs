@@ -16,7 +16,7 @@ pub(super) unsafe fn run(tiles: &Tiles<'_>) {
     // SAFETY: the caller vouches for all of it.
     unsafe {
         let panel = Panel::new(&tiles.finish, [0; PANEL]);
-        each_tile!(tiles.finish.rows, tile, tiles, &panel);
+        each_tile!(0..tiles.finish.rows, tile, tiles, &panel);
     }
 }
 

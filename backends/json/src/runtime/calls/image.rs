@@ -57,8 +57,8 @@ pub(super) fn conv(signature: &Signature<'_>, conv: &Conv) -> Result<Ready, Erro
 }
 
 impl Call for Convolution {
-    fn math(&self) -> Math {
-        self.params.math
+    fn computed_as(&self) -> Option<&'static str> {
+        self.params.math.on_units()
     }
 
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {

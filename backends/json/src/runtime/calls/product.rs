@@ -1,10 +1,12 @@
 //! Calls of the matrix product.
 
+use std::cell::OnceCell;
+
 use byoc_plugin_api::{DType, Error};
 
 use super::super::memory::Io;
 use super::{Call, Ready, Signature, bad_shapes};
-use crate::kernels::{self, Bias, Epilogue, GemmParams, Math, PackedB};
+use crate::kernels::{self, Bias, Epilogue, GemmParams, Int8, Int8Known, Math, PackedB};
 use crate::program::Gemm;
 
 /// How the bias is added.
@@ -19,6 +21,8 @@ struct Product {
     params: GemmParams,
     /// The type of a B that is packed in the kernel's panels.
     packed: Option<DType>,
+    /// What is known of a B of 8 bits: found out when it is first multiplied.
+    known: OnceCell<Int8Known>,
     bias: Kind,
     act: kernels::Activation,
 }
@@ -51,7 +55,11 @@ impl<'p> Side<'p> {
     fn packed(signature: &Signature<'p>, shape: &'p [usize; 2]) -> Result<Self, Error> {
         let &[rows, columns] = shape;
         let given = signature.input(1)?;
-        if kernels::packed_b_len(rows, columns).is_none_or(|len| *given != [len]) {
+        let len = match is_int8(signature) {
+            true => kernels::int8_len(rows, columns),
+            false => kernels::packed_b_len(rows, columns),
+        };
+        if len.is_none_or(|len| *given != [len]) {
             return Err(bad_shapes(signature));
         }
         Ok(Side { shape, rows, columns, strides: [columns, 1] })
@@ -65,6 +73,11 @@ impl<'p> Side<'p> {
     fn is_single(&self) -> bool {
         self.shape[..self.shape.len() - 2].iter().all(|&size| size == 1)
     }
+}
+
+/// Whether B is of 8 bits.
+fn is_int8(signature: &Signature<'_>) -> bool {
+    signature.input_value(1).is_some_and(|value| value.dtype == DType::I8)
 }
 
 pub(super) fn gemm(signature: &Signature<'_>, gemm: &Gemm) -> Result<Ready, Error> {
@@ -99,13 +112,19 @@ pub(super) fn gemm(signature: &Signature<'_>, gemm: &Gemm) -> Result<Ready, Erro
         return Err(bad_shapes(signature));
     }
     params.math = gemm.math;
-    if gemm.packed.is_none() || !params.is_on_units(signature.threads) {
+    let is_int8 = is_int8(signature);
+    if gemm.packed.is_none() || is_int8 || !params.is_on_units(signature.threads) {
         params.math = Math::F32;
     }
-    let scratch = kernels::gemm_scratch_len(&params, signature.threads.count()).ok_or_else(|| bad_shapes(signature))?;
+    let threads = signature.threads.count();
+    let scratch = match is_int8 {
+        true => kernels::int8_scratch_len(&params, threads),
+        false => kernels::gemm_scratch_len(&params, threads),
+    };
+    let scratch = scratch.ok_or_else(|| bad_shapes(signature))?;
     let dtype = signature.input_value(1).map(|value| value.dtype);
     let packed = dtype.filter(|_| gemm.packed.is_some());
-    Ok(Ready { scratch, ..Ready::new(Product { params, packed, bias, act: gemm.act }) })
+    Ok(Ready { scratch, ..Ready::new(Product { params, packed, known: OnceCell::new(), bias, act: gemm.act }) })
 }
 
 /// Sets at most two batch dimensions; neighbouring ones are joined where the strides allow.
@@ -140,8 +159,11 @@ fn batch(params: &mut GemmParams, a: &Side<'_>, b: &Side<'_>, lead: &[usize]) ->
 }
 
 impl Call for Product {
-    fn math(&self) -> Math {
-        self.params.math
+    fn computed_as(&self) -> Option<&'static str> {
+        match self.packed {
+            Some(DType::I8) => Some("int8"),
+            _ => self.params.math.on_units(),
+        }
     }
 
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
@@ -157,6 +179,13 @@ impl Call for Product {
             None => {
                 let b = io.inputs.slice(1)?;
                 kernels::gemm(io.threads, &self.params, a, b, c, &epilogue, io.scratch);
+                return Ok(());
+            }
+            Some(DType::I8) => {
+                let packed = io.inputs.slice(1)?;
+                let known = self.known.get_or_init(|| Int8Known::new(io.threads, &self.params, packed));
+                let b = Int8 { packed, known };
+                kernels::gemm_int8(io.threads, &self.params, a, b, c, &epilogue, io.scratch);
                 return Ok(());
             }
             Some(DType::F16) => PackedB::F16(io.inputs.slice(1)?),
