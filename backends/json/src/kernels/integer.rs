@@ -41,6 +41,7 @@ pub use depthwise::{DEPTHWISE_LAYOUT, MAX_TAPS, depthwise, depthwise_scratch_len
 use dot::Dot;
 use finish::Finish;
 pub use finish::{Epilogue, Out};
+pub(crate) use linear::Levels;
 pub use linear::{Byte, Grid, dequantise, dynamic_range, quantise, range};
 pub use pack::{DEPTH, PACKED_LAYOUT, PANEL, pack, packed_len};
 pub use rows::{Image, Plain, Rows};

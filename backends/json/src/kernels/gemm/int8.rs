@@ -3,7 +3,7 @@
 
 use super::gemv::finish;
 use super::{Bias, Epilogue, GemmParams, check};
-use crate::kernels::integer::{self, Byte, DEPTH, MAX_DEPTH, Out, PANEL, PanelStats, Plain, Right, Shape};
+use crate::kernels::integer::{self, Byte, DEPTH, Levels, MAX_DEPTH, Out, PANEL, PanelStats, Plain, Right, Shape};
 use crate::kernels::isa::{Isa, Kernel, dispatch};
 use crate::kernels::parallel::{SharedMut, Threads, part};
 use crate::kernels::simd::V16;
@@ -103,7 +103,7 @@ pub struct Int8<'a> {
     pub known: &'a Int8Known,
 }
 
-/// What is known of a packed B before it is multiplied: taken out of its bytes, whose rows it is not used for.
+/// What a product reads of a packed B beside its panels; it holds for as many rows of A as it was made for.
 pub struct Int8Known {
     scales: Vec<f32>,
     /// Empty where dot products do without.
@@ -139,7 +139,7 @@ impl Int8Known {
     /// The scale and the integers of a column, in the order of its rows.
     pub(crate) fn column(packed: &[i8], [k, n]: [usize; 2], column: usize) -> (f32, impl Iterator<Item = i8>) {
         let (panels, columns) = split(packed, k, n);
-        let scale = numbers(columns).nth(column).map_or(0.0, f32::from_le_bytes);
+        let scale = numbers(&columns[column * SCALE..]).next().map_or(0.0, f32::from_le_bytes);
         let depth = k.next_multiple_of(DEPTH);
         let panel = &panels[column / PANEL * depth * PANEL..][..depth * PANEL];
         let steps = panel.chunks_exact(DEPTH * PANEL);
@@ -273,8 +273,8 @@ fn round_row(isa: Isa, a: &[f32], stride: usize, out: &mut [u8]) -> f32 {
     let numbers = || a.iter().step_by(stride.max(1)).copied();
     let most = numbers().take(out.len()).fold(0, |most, number| magnitude(number).max(most));
     let scale = scale_of(most);
-    let inverse = inverse(scale);
-    out.iter_mut().zip(numbers()).for_each(|(out, number)| *out = level(number, inverse));
+    let (inverse, levels) = (inverse(scale), levels());
+    out.iter_mut().zip(numbers()).for_each(|(out, number)| *out = levels.byte(number * inverse));
     scale
 }
 
@@ -296,13 +296,10 @@ fn scale_of(most: u32) -> f32 {
     if most.is_finite() { scale(most) } else { f32::NAN }
 }
 
+/// What bytes of A are made by; of what is not a number anything, for its row has no scale.
 #[inline(always)]
-fn level(number: f32, inverse: f32) -> u8 {
-    let level = (number * inverse).round_ties_even();
-    // What is no number becomes 0: its row is none, whatever its integers are.
-    let level = if level.abs() <= LEVELS { level } else { 0.0 };
-    // SAFETY: within the range of `i32`.
-    (unsafe { level.to_int_unchecked::<i32>() } + i32::from(ZERO)) as u8
+fn levels() -> Levels {
+    Levels::new(Byte::U8, i32::from(ZERO))
 }
 
 impl Kernel for RoundRow<'_> {
@@ -319,8 +316,8 @@ impl Kernel for RoundRow<'_> {
         }
         let most = most.into_iter().chain(rest.iter().map(|&number| magnitude(number))).max().unwrap_or(0);
         let scale = scale_of(most);
-        let inverse = inverse(scale);
-        self.out.iter_mut().zip(self.a).for_each(|(out, &number)| *out = level(number, inverse));
+        let (inverse, levels) = (inverse(scale), levels());
+        self.out.iter_mut().zip(self.a).for_each(|(out, &number)| *out = levels.byte(number * inverse));
         scale
     }
 }

@@ -52,14 +52,14 @@ pub(super) fn clamp(x: f32, (lo, hi): (f32, f32)) -> f32 {
 
 /// The elements of a type, with the zero point at 0.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Levels {
+pub(crate) struct Levels {
     pub(super) least: f32,
     pub(super) most: f32,
     zero: i32,
 }
 
 impl Levels {
-    pub(super) fn new(byte: Byte, zero: i32) -> Levels {
+    pub(crate) fn new(byte: Byte, zero: i32) -> Levels {
         let (least, most) = byte.range();
         Levels { least: (least - zero) as f32, most: (most - zero) as f32, zero }
     }
@@ -73,7 +73,7 @@ impl Levels {
 
     /// The element that is nearest to a number, the even one of two, within the range of the type.
     #[inline(always)]
-    pub(super) fn byte(&self, quotient: f32) -> u8 {
+    pub(crate) fn byte(&self, quotient: f32) -> u8 {
         // An integer made of what is not a number is 0.
         let quotient = if quotient.is_nan() { -self.zero as f32 } else { quotient };
         let rounded = clamp(quotient, (self.least, self.most)).round_ties_even();
