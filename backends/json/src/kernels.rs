@@ -5,9 +5,8 @@
 
 mod activation;
 mod affine;
-#[cfg(target_arch = "x86_64")]
-mod amx;
 mod attention;
+mod bf16;
 mod choose;
 mod conv;
 mod convert;
@@ -44,6 +43,8 @@ mod unrolled;
 pub use activation::{Activation, Unary, unary, unary_inplace};
 pub use affine::affine;
 pub use attention::{AttentionParams, attention, attention_scratch_len};
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(crate) use bf16::Unit;
 pub use choose::{Choice, ChooseParams, choose};
 pub use conv::{ConvKind, ConvParams, conv};
 pub(crate) use convert::{Narrow, narrow, widen};

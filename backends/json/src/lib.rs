@@ -48,7 +48,7 @@ impl Backend for Json {
                 OptionSpec::choice(
                     "math",
                     &kernels::Math::NAMES,
-                    "How matrix units (AMX) compute f32, where the processor has them: bf16x6 as exactly, bf16x3 with 16 bits, bf16 with 8",
+                    "How f32 is computed where the processor is faster at products of bf16: bf16x6 as exactly and bf16x3 with 16 bits (AMX), bf16 with 8 (AMX, or AVX512-BF16 of AMD)",
                 ),
                 OptionSpec::bool(
                     "winograd",

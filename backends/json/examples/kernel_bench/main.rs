@@ -181,6 +181,7 @@ fn bench_attention(threads: &[Threads; 2], heads: usize, len: usize) {
         v: side,
         out: side,
         mask: [0; 4],
+        math: math(),
     };
     let (x, mut y) = (numbers(len * row), Values::zeros(len * row));
     let mut scratch = Values::zeros(attention_scratch_len(&p, 2).expect("countable"));
@@ -328,7 +329,7 @@ fn main() {
         bench_rest(&threads);
     }
     if "attention".contains(&filter) {
-        for (heads, len) in [(3 * 64, 49), (12, 128), (12, 197), (8, 1500)] {
+        for (heads, len) in [(3 * 64, 49), (48, 64), (24, 96), (12, 128), (12, 197), (8, 1500)] {
             bench_attention(&threads, heads, len);
         }
     }

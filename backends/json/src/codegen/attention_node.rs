@@ -4,6 +4,7 @@
 use byoc_plugin_api::Dim;
 
 use super::graph::{Graph, Rewrite, Search};
+use crate::kernels::Math;
 use crate::program::{Attention, Op, Side, Step};
 
 pub(super) fn run(graph: &mut Graph<'_>) {
@@ -68,6 +69,7 @@ impl Search<'_, '_> {
             sides: [q_side, k_side, v_side],
             rows_first,
             hidden_gives_zeros: true,
+            math: Math::F32,
         };
         let op = Some(Op::Attention(attention)).filter(|op| op.check().is_ok() && (scale as f32).is_finite())?;
         let inputs = vec![Some(q), Some(k), Some(v), mask];

@@ -8,6 +8,7 @@ pub(super) fn run(graph: &mut Graph<'_>, math: Math) {
     for step in &mut graph.steps {
         match &mut step.op {
             Op::Gemm(gemm) if gemm.packed.is_some() => gemm.math = math,
+            Op::Attention(attention) => attention.math = math,
             Op::Conv(conv) if matches!(conv.kind, ConvKind::Blocked | ConvKind::Winograd) => conv.math = math,
             _ => {}
         }

@@ -1,11 +1,16 @@
 //! Scaled dot-product attention, some query rows at a time, so that the scores never leave the cache.
 
+#[cfg(target_arch = "x86_64")]
+mod bf16;
+
+use super::bf16::Unit;
 use super::gemm::{
     BlockProduct, FEW_ROWS, GemmParams, PanelProduct, block_scratch_len, gemm_on_this_thread, packed_b_len, panels,
 };
 use super::isa::{Kernel, dispatch};
 use super::layout::BLOCK;
 use super::parallel::{SharedMut, Threads, part};
+use super::precision::Math;
 use super::simd::V16;
 use super::sizes::{product, reach};
 use super::softmax::{ExpInto, Softmax};
@@ -43,6 +48,8 @@ pub struct AttentionParams {
     pub out: [usize; 3],
     /// Strides of the mask: batch, head, query, key; 0 broadcasts.
     pub mask: [usize; 4],
+    /// How its products are computed, where [`AttentionParams::is_on_units`] says so.
+    pub math: Math,
 }
 
 /// Scores held at a time: 256 KiB.
@@ -76,14 +83,36 @@ impl AttentionParams {
         }
     }
 
+    /// Whether its products are computed in bf16.
+    pub fn is_on_units(&self, threads: &Threads) -> bool {
+        self.unit(threads).is_some()
+    }
+
+    /// What computes its products in bf16.
+    fn unit(&self, threads: &Threads) -> Option<Unit> {
+        #[cfg(target_arch = "x86_64")]
+        let unit = bf16::unit(threads, self);
+        #[cfg(not(target_arch = "x86_64"))]
+        let unit = threads.unit(self.math);
+        unit
+    }
+
     /// Query rows computed together: all of them, or whole tiles of the widest instruction set.
     fn rows(&self) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        if self.math != Math::F32 {
+            return bf16::rows(self);
+        }
         let most = (SCORES / self.kv_len.max(1)).clamp(16, 256);
         if self.q_len <= most { self.q_len } else { most / TILE_ROWS * TILE_ROWS }
     }
 
     /// f32 values of the keys and of the values of a head as the products take them, where several blocks of rows meet them.
     fn packed_len(&self) -> Option<[usize; 2]> {
+        #[cfg(target_arch = "x86_64")]
+        if self.math != Math::F32 {
+            return bf16::packed_len(self);
+        }
         if self.q_len <= self.rows() {
             return Some([0, 0]);
         }
@@ -102,12 +131,18 @@ fn scratch_each(p: &AttentionParams) -> Option<usize> {
     let rows = p.rows();
     let products = block_scratch_len(rows, p.kv_len, p.head_dim)?.max(block_scratch_len(rows, p.v_dim, p.kv_len)?);
     let [keys, values] = p.packed_len()?;
-    product(&[rows, p.kv_len])?.checked_add(products)?.checked_add(keys)?.checked_add(values)
+    let own = product(&[rows, p.kv_len])?.checked_add(products)?;
+    #[cfg(target_arch = "x86_64")]
+    let own = if p.math == Math::F32 { own } else { own.max(bf16::scratch_len(p)?) };
+    own.checked_add(keys)?.checked_add(values)
 }
 
 /// f32 values of scratch that [`attention`] needs on this many threads; `None` if they cannot be counted.
 pub fn attention_scratch_len(p: &AttentionParams, threads: usize) -> Option<usize> {
-    scratch_each(&p.joined(threads))?.checked_mul(threads)
+    let p = p.joined(threads);
+    // Where there is no unit for it, it is computed as f32.
+    let plain = scratch_each(&AttentionParams { math: Math::F32, ..p.clone() })?;
+    plain.max(scratch_each(&p)?).checked_mul(threads)
 }
 
 /// out = softmax(scale * Q K^T + mask) V for every batch and head, as the functions one after another: a query whose
@@ -129,7 +164,12 @@ pub fn attention(
 ) {
     check(p, q, k, v, mask, out);
     let len = attention_scratch_len(p, threads.count());
-    let p = &p.joined(threads.count());
+    let mut p = p.joined(threads.count());
+    let unit = p.unit(threads);
+    if unit.is_none() {
+        p.math = Math::F32;
+    }
+    let p = &p;
     let (Some(each), true) = (scratch_each(p), len.is_some_and(|len| scratch.len() >= len)) else {
         panic!("the scratch is too short");
     };
@@ -158,16 +198,14 @@ pub fn attention(
                 let keys = &k[(batch * p.k[0] + kv_head * p.k[1]).min(k.len())..];
                 let values = &v[(batch * p.v[0] + kv_head * p.v[1]).min(v.len())..];
                 // SAFETY: `check` made sure that the keys and values of each head are within the slices.
-                unsafe {
-                    panels(threads.isa(), keys.as_ptr(), [1, p.k[2]], 0..p.head_dim, 0..p.kv_len, packed_keys);
-                    panels(threads.isa(), values.as_ptr(), [p.v[2], 1], 0..p.kv_len, 0..p.v_dim, packed_values);
-                }
+                unsafe { pack(threads, p, keys.as_ptr(), values.as_ptr(), [&mut *packed_keys, &mut *packed_values]) };
                 packed_head = Some((batch, kv_head));
             }
             let at = |s: [usize; 3], head: usize, row: usize| batch * s[0] + head * s[1] + row * s[2];
             Rows {
                 p,
                 threads,
+                unit,
                 first,
                 count: rows.min(p.q_len - first),
                 q: &q[at(p.q, head, first)..],
@@ -180,6 +218,24 @@ pub fn attention(
             .run(out.as_ptr().wrapping_add(at(p.out, head, first)), scratch);
         }
     });
+}
+
+/// Brings the keys and the values of a head into the form that the products take.
+///
+/// # Safety
+/// They are readable; there is as much room as [`AttentionParams::packed_len`] says.
+unsafe fn pack(threads: &Threads, p: &AttentionParams, keys: *const f32, values: *const f32, to: [&mut [f32]; 2]) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(unit) = p.unit(threads) {
+        // SAFETY: the caller vouches for it.
+        return unsafe { super::bf16::run(unit, p.math, bf16::Head { p, keys, values, packed: to }) };
+    }
+    let [packed_keys, packed_values] = to;
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        panels(threads.isa(), keys, [1, p.k[2]], 0..p.head_dim, 0..p.kv_len, packed_keys);
+        panels(threads.isa(), values, [p.v[2], 1], 0..p.kv_len, 0..p.v_dim, packed_values);
+    }
 }
 
 fn check(p: &AttentionParams, q: &[f32], k: &[f32], v: &[f32], mask: Option<&[f32]>, out: &[f32]) {
@@ -204,9 +260,12 @@ fn check(p: &AttentionParams, q: &[f32], k: &[f32], v: &[f32], mask: Option<&[f3
 }
 
 /// Some query rows of one head. The slices start at the head (and at the first row for queries and mask).
+#[derive(Clone, Copy)]
 struct Rows<'a> {
     p: &'a AttentionParams,
     threads: &'a Threads,
+    /// What computes the products in bf16.
+    unit: Option<Unit>,
     first: usize,
     count: usize,
     q: &'a [f32],
@@ -254,6 +313,18 @@ impl Rows<'_> {
     fn run(&self, out: *mut f32, scratch: &mut [f32]) {
         let (p, isa) = (self.p, self.threads.isa());
         let keys = self.seen(self.visible(self.count - 1));
+        #[cfg(target_arch = "x86_64")]
+        if let Some(unit) = self.unit {
+            let packed = [self.packed_keys, self.packed_values];
+            let attend = bf16::Attend { rows: self, keys, packed, out, scratch: &mut *scratch };
+            // SAFETY: `check` made sure of the operands, `pack` of the tiles.
+            if !unsafe { super::bf16::run(unit, p.math, attend) } {
+                // By multiply-adds, without what is packed for others.
+                let plain = Rows { unit: None, packed_keys: &[], packed_values: &[], ..*self };
+                plain.run(out, scratch);
+            }
+            return;
+        }
         let (scores, packing) = scratch.split_at_mut(self.count * keys);
         self.score(keys, scores, packing);
         let product = GemmParams { b: [p.v[2], 1], c_row: p.out[2], ..GemmParams::dense(self.count, p.v_dim, keys) };
@@ -405,155 +476,4 @@ impl Kernel for AreSmall<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kernels::isa::Isa;
-
-    fn values(len: usize, seed: usize) -> Vec<f32> {
-        (0..len).map(|i| (((i + seed) * 7919) % 211) as f32 / 100.0 - 1.0).collect()
-    }
-
-    fn reference(p: &AttentionParams, q: &[f32], k: &[f32], v: &[f32], mask: Option<&[f32]>, out: &mut [f64]) {
-        for at in 0..p.batch * p.heads * p.q_len {
-            let (i, head, batch) = (at % p.q_len, at / p.q_len % p.heads, at / p.q_len / p.heads);
-            let kv = head / (p.heads / p.kv_heads);
-            let seen = if p.causal { (i + 1 + p.kv_len).saturating_sub(p.q_len) } else { p.kv_len };
-            let scores: Vec<f64> = (0..seen)
-                .map(|j| {
-                    let dot: f64 = (0..p.head_dim)
-                        .map(|d| {
-                            f64::from(q[batch * p.q[0] + head * p.q[1] + i * p.q[2] + d])
-                                * f64::from(k[batch * p.k[0] + kv * p.k[1] + j * p.k[2] + d])
-                        })
-                        .sum();
-                    let m = p.mask;
-                    let add = mask.map_or(0.0, |x| f64::from(x[batch * m[0] + head * m[1] + i * m[2] + j * m[3]]));
-                    dot * f64::from(p.scale) + add
-                })
-                .collect();
-            let largest = scores.iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b));
-            let sum: f64 = scores.iter().map(|s| (s - largest).exp()).sum();
-            for d in 0..p.v_dim {
-                let dot: f64 = (0..seen)
-                    .map(|j| {
-                        (scores[j] - largest).exp() / sum * f64::from(v[batch * p.v[0] + kv * p.v[1] + j * p.v[2] + d])
-                    })
-                    .sum();
-                out[batch * p.out[0] + head * p.out[1] + i * p.out[2] + d] = dot;
-            }
-        }
-    }
-
-    #[test]
-    fn against_f64() {
-        for (batch, heads, kv_heads, q_len, kv_len, dim, causal) in [
-            (1, 1, 1, 1, 1, 4, false),
-            (2, 3, 3, 20, 20, 16, true),
-            (1, 4, 2, 7, 33, 24, true),
-            (1, 4, 2, 1, 300, 24, false),
-            (2, 8, 1, 1, 3000, 24, true),
-            (1, 6, 2, 1, 70, 8, false),
-            (2, 2, 1, 3, 40, 20, true),
-            (1, 2, 1, 130, 150, 64, false),
-            (1, 1, 1, 40, 5000, 8, true),
-            (2, 4, 2, 130, 150, 24, true),
-            (2, 4, 2, 130, 150, 24, false),
-            // More queries than are computed together, so that keys and values are packed.
-            (1, 2, 1, 270, 150, 64, false),
-            (2, 4, 2, 270, 150, 24, true),
-            (2, 4, 2, 270, 150, 24, false),
-        ] {
-            // Heads side by side in a row, as a projection leaves them.
-            let side = |len: usize, heads: usize| [len * heads * dim, dim, heads * dim];
-            let p = AttentionParams {
-                batch,
-                heads,
-                kv_heads,
-                q_len,
-                kv_len,
-                head_dim: dim,
-                v_dim: dim,
-                scale: 0.25,
-                causal,
-                hidden_gives_zeros: false,
-                q: side(q_len, heads),
-                k: side(kv_len, kv_heads),
-                v: side(kv_len, kv_heads),
-                out: side(q_len, heads),
-                mask: [0, 0, kv_len, 1],
-            };
-            let q = values(batch * q_len * heads * dim, 1);
-            let (k, v) = (values(batch * kv_len * kv_heads * dim, 2), values(batch * kv_len * kv_heads * dim, 3));
-            let mut mask = values(q_len * kv_len, 4);
-            mask[(q_len - 1) * kv_len..].fill(f32::NEG_INFINITY);
-            for with_mask in [false, true] {
-                let m = with_mask.then_some(&mask[..]);
-                let mut want = vec![0.0; q.len()];
-                reference(&p, &q, &k, &v, m, &mut want);
-                for &isa in Isa::available() {
-                    for count in [1, 2] {
-                        let threads = Threads::with_isa(count, isa);
-                        let mut out = vec![0.0; q.len()];
-                        let mut scratch = vec![f32::NAN; attention_scratch_len(&p, count).expect("countable")];
-                        attention(&threads, &p, &q, &k, &v, m, &mut out, &mut scratch);
-                        for (got, want) in out.iter().zip(&want) {
-                            let close = (f64::from(*got) - want).abs() < 1e-5 || got.is_nan() && want.is_nan();
-                            assert!(close, "{isa:?} {p:?} {got} {want}");
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Keys that the mask hides at the end are left out only where nothing but zeros would come of them.
-    #[test]
-    fn hidden_keys_at_the_end_change_nothing() {
-        for (heads, kv_heads, q_len) in [(4, 2, 1), (2, 2, 3), (8, 1, 1), (1, 1, 20)] {
-            let (kv_len, dim) = (150, 8);
-            let side = |len: usize, heads: usize| [len * heads * dim, dim, heads * dim];
-            let p = AttentionParams {
-                batch: 1,
-                heads,
-                kv_heads,
-                q_len,
-                kv_len,
-                head_dim: dim,
-                v_dim: dim,
-                scale: 0.5,
-                causal: false,
-                hidden_gives_zeros: true,
-                q: side(q_len, heads),
-                k: side(kv_len, kv_heads),
-                v: side(kv_len, kv_heads),
-                out: side(q_len, heads),
-                mask: [0, 0, kv_len, 1],
-            };
-            let q = values(q_len * heads * dim, 1);
-            let (k, mut v) = (values(kv_len * kv_heads * dim, 2), values(kv_len * kv_heads * dim, 3));
-            let mut mask = values(q_len * kv_len, 4);
-            for (query, row) in mask.chunks_exact_mut(kv_len).enumerate() {
-                row[(60 + query).min(kv_len)..].fill(f32::NEG_INFINITY);
-            }
-            let run = |isa: Isa, v: &[f32], mask: &[f32]| {
-                let mut out = vec![9.0; q.len()];
-                let mut scratch = vec![f32::NAN; attention_scratch_len(&p, 2).expect("countable")];
-                attention(&Threads::with_isa(2, isa), &p, &q, &k, v, Some(mask), &mut out, &mut scratch);
-                out
-            };
-            for &isa in Isa::available() {
-                let mut want = vec![0.0; q.len()];
-                reference(&p, &q, &k, &v, Some(&mask), &mut want);
-                let found = run(isa, &v, &mask);
-                assert!(found.iter().zip(&want).all(|(got, want)| (f64::from(*got) - want).abs() < 1e-5), "{isa:?}");
-                let nothing = vec![f32::NEG_INFINITY; mask.len()];
-                assert_eq!(run(isa, &v, &nothing), vec![0.0; q.len()]);
-            }
-            // Zero times infinity.
-            v[140 * kv_heads * dim] = f32::INFINITY;
-            for &isa in Isa::available() {
-                assert!(run(isa, &v, &mask)[0].is_nan());
-            }
-        }
-    }
-}
+mod tests;

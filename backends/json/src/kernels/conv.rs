@@ -4,7 +4,7 @@
 //! side, so one vector holds 16 output channels of a pixel and no shuffles are needed.
 
 #[cfg(target_arch = "x86_64")]
-mod amx;
+mod bf16;
 mod blocked;
 mod depthwise;
 mod finish;
@@ -178,7 +178,7 @@ impl ConvKind {
     pub fn is_on_units(self, p: &ConvParams, threads: &Threads) -> bool {
         #[cfg(target_arch = "x86_64")]
         let takes = match self {
-            ConvKind::Blocked => amx::takes(threads, &blocked::thinned(p)),
+            ConvKind::Blocked => bf16::takes(threads, p),
             ConvKind::Winograd => winograd::is_on_units(p, threads),
             _ => false,
         };

@@ -4,10 +4,10 @@
 //! skinny shapes, and constant weights are packed once, at compile time.
 
 #[cfg(target_arch = "x86_64")]
-mod amx;
+mod bf16;
 mod block;
 mod few;
-mod finish;
+pub(crate) mod finish;
 mod gemv;
 mod int8;
 mod pack;
@@ -119,7 +119,7 @@ impl GemmParams {
     /// Whether matrix units compute the product, if its B is packed.
     pub fn is_on_units(&self, threads: &Threads) -> bool {
         #[cfg(target_arch = "x86_64")]
-        let takes = amx::takes(threads, self);
+        let takes = bf16::unit(threads, self).is_some();
         #[cfg(not(target_arch = "x86_64"))]
         let (takes, _) = (false, threads);
         takes
@@ -162,7 +162,7 @@ pub fn gemm_scratch_len(p: &GemmParams, threads: usize) -> Option<usize> {
 fn scratch_of_one(p: &GemmParams) -> Option<usize> {
     let vectors = block_scratch_len(p.m, p.n, p.k)?;
     #[cfg(target_arch = "x86_64")]
-    let vectors = vectors.max(amx::scratch_len(p)?);
+    let vectors = vectors.max(bf16::scratch_len(p)?);
     Some(vectors)
 }
 

@@ -1,6 +1,8 @@
 //! Threads for the kernels, and how they share what they write.
 
+use super::bf16::Unit;
 use super::isa::Isa;
+use super::precision::Math;
 use super::thread_pool::ThreadPool;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +12,9 @@ pub struct Threads {
     isa: Isa,
     count: usize,
     pool: Option<ThreadPool>,
+    /// What computes products of bf16, whatever else there is.
+    #[cfg(test)]
+    only: Option<Unit>,
 }
 
 impl Threads {
@@ -22,13 +27,29 @@ impl Threads {
     pub fn with_isa(count: usize, isa: Isa) -> Threads {
         let isa = if isa.is_available() { isa } else { Isa::Portable };
         let count = count.max(1);
-        Threads { isa, count, pool: (count > 1).then(|| ThreadPool::start(count - 1)) }
+        let pool = (count > 1).then(|| ThreadPool::start(count - 1));
+        Threads {
+            isa,
+            count,
+            pool,
+            #[cfg(test)]
+            only: None,
+        }
     }
 
-    /// Whether there are matrix units. The first question asks the kernel of the operating system for them.
-    #[cfg(target_arch = "x86_64")]
-    pub(crate) fn has_amx(&self) -> bool {
-        self.isa == Isa::Avx512 && super::amx::is_available()
+    /// As [`Threads::new`] with AVX-512 and one unit for products of bf16, which the machine has to have.
+    #[cfg(test)]
+    pub(crate) fn with_unit(count: usize, unit: Unit) -> Threads {
+        Threads { only: Some(unit), ..Threads::with_isa(count, Isa::Avx512) }
+    }
+
+    /// What computes products of bf16. The first question asks the kernel of the operating system for matrix units.
+    pub(crate) fn unit(&self, math: Math) -> Option<Unit> {
+        #[cfg(test)]
+        if let Some(unit) = self.only {
+            return Some(unit).filter(|unit| unit.computes(math));
+        }
+        Unit::of(math).filter(|_| self.isa == Isa::Avx512)
     }
 
     /// How many threads work, the caller included.

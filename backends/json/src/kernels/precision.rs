@@ -41,6 +41,15 @@ impl Math {
         (!self.is_f32()).then(|| self.name())
     }
 
+    /// Numbers of bf16 as whose sum a number is computed; one that is computed as f32 is one too.
+    pub(crate) fn pieces(self) -> usize {
+        match self {
+            Math::F32 | Math::Bf16 => 1,
+            Math::Bf16x3 => 2,
+            Math::Bf16x6 => 3,
+        }
+    }
+
     /// Whether it is computed as f32.
     pub(crate) fn is_f32(&self) -> bool {
         *self == Math::F32

@@ -319,6 +319,9 @@ pub(crate) struct Attention {
     /// Whether a query whose keys are all masked gives zeros, as ONNX's operator does, and not NaN, as its softmax does.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) hidden_gives_zeros: bool,
+    /// How exactly its products are computed.
+    #[serde(default, skip_serializing_if = "Math::is_f32")]
+    pub(crate) math: Math,
 }
 
 /// Parameters of a recurrent layer.

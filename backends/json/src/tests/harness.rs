@@ -1,6 +1,6 @@
 //! Compiles and runs regions, and compares the two sets of kernels.
 
-use crate::kernels::{Isa, Threads};
+use crate::kernels::{Isa, Math, Threads, Unit};
 use byoc_plugin_api::Backend;
 use byoc_plugin_api::testing::{self, Compiled, Limit, RegionBuilder, Rng, Tensor, assert_close};
 
@@ -86,15 +86,21 @@ pub(crate) fn noise(len: usize, seed: u64) -> Vec<f32> {
     (0..len).map(|_| random.i32(-(1 << 23)..1 << 23) as f32 / (1 << 23) as f32).collect()
 }
 
-/// So many threads with matrix units, which are emulated where there are none. None, and a word of it, without AVX-512, which comes with
-/// them.
+/// So many threads with matrix units, which are emulated where there are none, then with dot products of bf16, if this machine has them. None,
+/// and a word of it, without AVX-512, which comes with both.
 #[expect(clippy::print_stderr, reason = "what is not tested is told")]
 pub(crate) fn with_units<const N: usize>(counts: [usize; N]) -> Vec<Threads> {
     if !Isa::Avx512.is_available() {
-        eprintln!("not tested: matrix units need AVX-512");
+        eprintln!("not tested: matrix units and dot products of bf16 need AVX-512");
         return Vec::new();
     }
-    counts.map(|count| Threads::with_isa(count, Isa::Avx512)).into()
+    let has_dots = is_x86_feature_detected!("avx512bf16");
+    if !has_dots {
+        eprintln!("not tested: dot products of bf16 need AVX512-BF16");
+    }
+    let units = [Unit::Tiles, Unit::Dots].into_iter().take(1 + usize::from(has_dots));
+    assert_eq!(Unit::of(Math::Bf16x6), Some(Unit::Tiles), "the tests emulate what is not there");
+    units.flat_map(|unit| counts.map(|count| Threads::with_unit(count, unit))).collect()
 }
 
 /// The largest error, over the largest number.

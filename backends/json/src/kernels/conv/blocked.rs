@@ -1,7 +1,7 @@
 //! Direct convolution from NCHW16c to NCHW16c: cache blocking and the split over threads.
 
 #[cfg(target_arch = "x86_64")]
-use super::amx;
+use super::bf16;
 use super::pack::group_blocks;
 use super::taps::taps_inside;
 use super::tile::{Cuts, Tile, TileFn, out_blocks, tiles};
@@ -27,11 +27,11 @@ fn thins(p: &ConvParams) -> bool {
     pointwise(p) && p.stride != [1, 1] && reaches
 }
 
-/// f32 values of scratch: the thinned input, and what matrix units need.
+/// f32 values of scratch: the thinned input, or what products of bf16 need.
 pub(super) fn scratch_len(p: &ConvParams, threads: usize) -> Option<usize> {
     let thin = thinned_len(p)?;
     #[cfg(target_arch = "x86_64")]
-    let thin = thin.checked_add(amx::scratch_len(&thinned(p), threads)?)?;
+    let thin = thin.max(bf16::scratch_len(p, threads)?);
     #[cfg(not(target_arch = "x86_64"))]
     let _ = threads;
     Some(thin)
@@ -42,7 +42,7 @@ fn thinned_len(p: &ConvParams) -> Option<usize> {
 }
 
 /// The same convolution of the thinned input, if it is thinned.
-pub(super) fn thinned(p: &ConvParams) -> ConvParams {
+fn thinned(p: &ConvParams) -> ConvParams {
     if thins(p) { ConvParams { ih: p.oh, iw: p.ow, stride: [1, 1], ..p.clone() } } else { p.clone() }
 }
 
@@ -126,13 +126,17 @@ struct Job<'a> {
 }
 
 pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) {
+    #[cfg(target_arch = "x86_64")]
+    if bf16::run(threads, p, o, y, scratch) {
+        return;
+    }
     if thins(p) {
         let Some(len) = thinned_len(p) else { panic!("`conv` takes no such parameters") };
-        let (thin, scratch) = scratch.split_at_mut(len);
+        let thin = &mut scratch[..len];
         gather(threads, p, o.x, thin);
-        return run_dense(threads, &thinned(p), Operands { x: thin, ..o }, y, scratch);
+        return run_dense(threads, &thinned(p), Operands { x: thin, ..o }, y);
     }
-    run_dense(threads, p, o, y, scratch);
+    run_dense(threads, p, o, y);
 }
 
 /// Every stride-th pixel of every stride-th row.
@@ -154,13 +158,7 @@ fn gather(threads: &Threads, p: &ConvParams, x: &[f32], out: &mut [f32]) {
     });
 }
 
-fn run_dense(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) {
-    #[cfg(target_arch = "x86_64")]
-    if amx::run(threads, p, o, y, scratch) {
-        return;
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = scratch;
+fn run_dense(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32]) {
     let isa = threads.isa();
     let plan = Plan::new(p, isa, threads.count());
     let tasks = p.n * plan.groups * plan.row_parts * plan.out_parts;

@@ -382,9 +382,9 @@ mod matrix_units {
             let p = ConvParams { act, math, ..p.clone() };
             let want = reference(&p, &x, &w, bias, residual);
             let scale = ((p.ic / p.group * p.kh * p.kw) as f64).sqrt();
-            for threads in with_units([1, 2, 3]) {
+            for threads in with_units([1, 2, 3]).iter().filter(|threads| threads.unit(math).is_some()) {
                 for kind in [ConvKind::Blocked, ConvKind::Winograd].into_iter().filter(|kind| kind.supports(&p)) {
-                    let got = run(&threads, kind, &p, &x, &w, bias, residual);
+                    let got = run(threads, kind, &p, &x, &w, bias, residual);
                     // Fewer multiplications round more than six products of pieces.
                     let error = if kind == ConvKind::Winograd { error.max(2e-6) } else { error };
                     for (i, (got, want)) in got.iter().zip(&want).enumerate() {
@@ -406,6 +406,17 @@ mod matrix_units {
             // A window wider than it is high, and the other way round with odd pads.
             (1, 64, 16, 1, [8, 3], [1, 5], [1, 1], [0, 2, 0, 2], [1, 1]),
             (1, 48, 70, 1, [9, 20], [3, 2], [1, 1], [0, 1, 2, 0], [2, 1]),
+            // Strides: shorter than the window, longer, of one side; with dilation and odd pads; several bands of rows.
+            (2, 40, 48, 1, [11, 14], [3, 3], [2, 2], [1; 4], [1, 1]),
+            (1, 64, 32, 2, [13, 9], [5, 2], [3, 2], [2, 0, 1, 1], [1, 1]),
+            (1, 33, 40, 1, [9, 17], [1, 1], [4, 3], [0; 4], [1, 1]),
+            (1, 48, 33, 1, [12, 20], [3, 3], [1, 2], [1, 2, 0, 1], [2, 2]),
+            (1, 64, 16, 1, [19, 11], [3, 2], [3, 1], [1, 0, 2, 1], [2, 3]),
+            (1, 160, 16, 1, [60, 61], [3, 3], [2, 2], [1; 4], [1, 1]),
+            // Rows that are cut; with a stride, of several rows.
+            (1, 96, 20, 1, [1, 1500], [1, 3], [1, 1], [0, 1, 0, 1], [1, 1]),
+            (1, 64, 20, 1, [1, 4001], [1, 3], [1, 2], [0, 1, 0, 1], [1, 1]),
+            (1, 160, 16, 1, [3, 900], [3, 3], [2, 2], [1; 4], [1, 1]),
         ] {
             check(case);
         }
@@ -429,8 +440,11 @@ mod matrix_units {
         let p = params((1, 64, 32, 1, [12, 12], [3, 3], [1, 1], [1; 4], [1, 1]), Activation::None);
         let (x, w) = (noise(p.ic * p.ih * p.iw, 5), noise(p.oc * p.ic * 9, 6));
         let want = reference(&p, &x, &w, None, None);
-        let [threads] = &with_units([1])[..] else { return };
-        for (math, range) in [(Math::Bf16x6, 1e-8..5e-7), (Math::Bf16x3, 1e-6..1e-5), (Math::Bf16, 5e-4..5e-3)] {
+        let ways = [(Math::Bf16x6, 1e-8..5e-7), (Math::Bf16x3, 1e-6..1e-5), (Math::Bf16, 5e-4..5e-3)];
+        for (threads, (math, range)) in with_units([1]).iter().flat_map(|it| ways.clone().map(|way| (it, way))) {
+            if threads.unit(math).is_none() {
+                continue;
+            }
             let p = ConvParams { math, ..p.clone() };
             let got = run(threads, ConvKind::Blocked, &p, &x, &w, None, None);
             let error = error_of_largest(&got, &want);
@@ -441,9 +455,9 @@ mod matrix_units {
     #[test]
     fn numbers_that_are_not_finite() {
         let p = params((1, 40, 40, 1, [23, 23], [3, 3], [1, 1], [1; 4], [1, 1]), Activation::None);
-        let [threads] = &with_units([1])[..] else { return };
-        for (in_x, special) in [f32::INFINITY, f32::NAN, f32::MAX].into_iter().flat_map(|it| [(true, it), (false, it)])
-        {
+        let special = [f32::INFINITY, f32::NAN, f32::MAX].into_iter().flat_map(|it| [(true, it), (false, it)]);
+        for ((in_x, special), threads) in special.flat_map(|it| with_units([1]).into_iter().map(move |on| (it, on))) {
+            let threads = &threads;
             let (mut x, mut w) = (noise(p.ic * p.ih * p.iw, 5), noise(p.oc * p.ic * 9, 6));
             if in_x {
                 x[35 * 529 + 8] = special

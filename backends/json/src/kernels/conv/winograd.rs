@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::pack::group_blocks;
 use super::{ConvKind, ConvParams, Operands, blocked};
+use crate::kernels::bf16::Unit;
 use crate::kernels::gemm::tile::{Tile, TileFn, one_block, tiles};
 use crate::kernels::isa::{Isa, dispatch};
 use crate::kernels::layout::BLOCK;
@@ -41,15 +42,20 @@ pub(super) fn supports(p: &ConvParams) -> bool {
     [p.kh, p.kw] == [3, 3] && p.stride == [1, 1] && p.dilation == [1, 1] && p.group == 1
 }
 
-/// Whether matrix units compute it, by direct sums: six products of pieces take longer where this kernel pays.
+/// Whether it is computed in bf16, by direct sums: six products of pieces take longer where this kernel pays.
 pub(super) fn is_on_units(p: &ConvParams, threads: &Threads) -> bool {
-    let fewer = matches!(p.math, Math::Bf16x3 | Math::Bf16);
-    (fewer || !pays(p)) && ConvKind::Blocked.is_on_units(p, threads)
+    let is_faster = match (threads.unit(p.math), p.math) {
+        (Some(Unit::Tiles), Math::Bf16x3 | Math::Bf16) => true,
+        // With positions that no output has, direct sums take more than half of the time that they would in f32.
+        (Some(Unit::Dots), _) => !pays(p, 1.6),
+        _ => !pays(p, 1.0),
+    };
+    is_faster && ConvKind::Blocked.is_on_units(p, threads)
 }
 
 /// Whether it takes less time than direct sums: operations on vectors are counted, for tiles, filters and products. The numbers were
-/// measured on Zen 4.
-fn pays(p: &ConvParams) -> bool {
+/// measured on Zen 4. Direct sums are computed at `rate` times that of f32.
+fn pays(p: &ConvParams, rate: f64) -> bool {
     const TILE: f64 = 200.0;
     const FILTER: f64 = 250.0;
     let [(ic, in_blocks), (oc, out_blocks)] =
@@ -58,7 +64,7 @@ fn pays(p: &ConvParams) -> bool {
     let count = tile_count(p).map_or(0.0, |count| count as f64);
     let own = count * (products * POINTS as f64 + TILE * (in_blocks + out_blocks)) + FILTER * products;
     let direct = [p.n, p.oh, p.ow].map(|size| size as f64).iter().product::<f64>() * 9.0 * products;
-    own < 0.9 * direct
+    own < 0.9 * direct / rate
 }
 
 fn tile_count(p: &ConvParams) -> Option<usize> {
@@ -92,7 +98,7 @@ struct Plan {
 impl Plan {
     /// `None` where direct sums take less time, or the values cannot be counted.
     fn new(p: &ConvParams, threads: usize) -> Option<Plan> {
-        if !pays(p) {
+        if !pays(p, 1.0) {
             return None;
         }
         let (in_blocks, out_blocks, _) = group_blocks(p);

@@ -8,19 +8,19 @@ use crate::kernels::simd::V16;
 pub(super) const LARGEST: usize = 28 * BLOCK;
 
 /// Where a tile is finished. Null pointers mean: none.
-pub(super) struct Finish {
-    pub(super) sums: *const f32,
-    pub(super) sums_row: usize,
-    pub(super) c: *mut f32,
-    pub(super) c_row: usize,
-    pub(super) rows: usize,
-    pub(super) columns: usize,
+pub(crate) struct Finish {
+    pub(crate) sums: *const f32,
+    pub(crate) sums_row: usize,
+    pub(crate) c: *mut f32,
+    pub(crate) c_row: usize,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
     /// Factor of what C holds; 0 does not read it.
-    pub(super) beta: f32,
-    pub(super) bias_row: *const f32,
-    pub(super) bias_column: *const f32,
-    pub(super) residual: *const f32,
-    pub(super) clamp: (f32, f32),
+    pub(crate) beta: f32,
+    pub(crate) bias_row: *const f32,
+    pub(crate) bias_column: *const f32,
+    pub(crate) residual: *const f32,
+    pub(crate) clamp: (f32, f32),
 }
 
 /// 16 values, or as many as there are: the first is faster.
@@ -31,6 +31,40 @@ pub(super) struct Finish {
 unsafe fn load<V: V16>(from: *const f32, width: usize, whole: bool) -> V {
     // SAFETY: the caller vouches for it.
     unsafe { if whole { V::load(from) } else { V::load_up_to(from, width) } }
+}
+
+/// 16 columns, which there are.
+struct Columns {
+    /// Where they start, and from row to row.
+    sums: (*const f32, usize),
+    c: (*mut f32, usize),
+    residual: *const f32,
+    rows: usize,
+}
+
+impl Columns {
+    /// As [`Finish::run`], without a bias for rows.
+    ///
+    /// # Safety
+    /// As [`Finish::run`]; there is a residual if it is to be added.
+    #[inline(always)]
+    unsafe fn run<V: V16, const BETA: bool, const RESIDUAL: bool>(self, [beta, bias, lo, hi]: [V; 4]) {
+        let Columns { sums, c, residual, rows } = self;
+        for i in 0..rows {
+            // SAFETY: the caller vouches for the rows.
+            unsafe {
+                let at = i * c.1;
+                let mut v = V::load(sums.0.add(i * sums.1)).add(bias);
+                if BETA {
+                    v = V::load(c.0.add(at)).fma(beta, v);
+                }
+                if RESIDUAL {
+                    v = v.add(V::load(residual.add(at)));
+                }
+                hi.min(lo.max(v)).store(c.0.add(at));
+            }
+        }
+    }
 }
 
 impl Kernel for Finish {
@@ -48,6 +82,19 @@ impl Kernel for Finish {
                 let mut bias = V::splat(0.0);
                 if !self.bias_column.is_null() {
                     bias = V::load_up_to(self.bias_column.add(j), width);
+                }
+                if whole && self.bias_row.is_null() {
+                    let (start, step) = (self.sums.add(j), self.sums_row);
+                    let c = self.c.add(j);
+                    let residual = if self.residual.is_null() { self.residual } else { self.residual.add(j) };
+                    let rows = Columns { sums: (start, step), c: (c, self.c_row), residual, rows: self.rows };
+                    match (self.beta != 0.0, residual.is_null()) {
+                        (false, true) => rows.run::<V, false, false>([beta, bias, lo, hi]),
+                        (false, false) => rows.run::<V, false, true>([beta, bias, lo, hi]),
+                        (true, true) => rows.run::<V, true, false>([beta, bias, lo, hi]),
+                        (true, false) => rows.run::<V, true, true>([beta, bias, lo, hi]),
+                    }
+                    continue;
                 }
                 for i in 0..self.rows {
                     let at = i * self.c_row + j;

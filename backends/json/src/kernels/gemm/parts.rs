@@ -1,9 +1,10 @@
 //! How threads share a product.
 
 #[cfg(target_arch = "x86_64")]
-use super::amx;
+use super::bf16;
 use super::block::{Block, Panels, Source, blocks};
 use super::{Epilogue, GemmParams, block_scratch_len, check, scratch_of_one};
+use crate::kernels::bf16::Unit;
 use crate::kernels::isa::Isa;
 use crate::kernels::parallel::{SharedMut, Threads, grid, part};
 use std::ops::Range;
@@ -34,10 +35,10 @@ pub(super) fn run(
         panic!("the scratch is too short");
     };
     #[cfg(target_arch = "x86_64")]
-    let on_units = amx::takes(threads, p) && !matches!(b, Source::Strided(..));
+    let unit = bf16::unit(threads, p).filter(|_| !matches!(b, Source::Strided(..)));
     #[cfg(not(target_arch = "x86_64"))]
-    let on_units = false;
-    let job = Job { p, isa: threads.isa(), on_units, a, b, c: SharedMut::new(c), e };
+    let unit = None;
+    let job = Job { p, isa: threads.isa(), unit, a, b, c: SharedMut::new(c), e };
     match job.column_parts(threads) {
         Some(parts) => job.by_columns(threads, parts, scratch),
         None => job.by_parts(threads, each, scratch),
@@ -48,8 +49,8 @@ pub(super) fn run(
 struct Job<'a> {
     p: &'a GemmParams,
     isa: Isa,
-    /// Whether matrix units compute it.
-    on_units: bool,
+    /// What computes it in bf16.
+    unit: Option<Unit>,
     a: &'a [f32],
     b: Source,
     c: SharedMut<'a, f32>,
@@ -86,7 +87,7 @@ impl<'a> Job<'a> {
         let most = p.work() / self.matrices().max(1) / LEAST_PART;
         let parts = (PARTS * threads.count()).min(most).min(p.n / (2 * UNIT));
         let pays = threads.count() > 1 && parts > threads.count() && p.n >= p.m && self.matrices() < threads.count();
-        (pays && !self.on_units).then_some(parts)
+        (pays && self.unit.is_none()).then_some(parts)
     }
 
     /// All threads pack the rows of A, each once, and then take parts of the columns.
@@ -120,7 +121,7 @@ impl<'a> Job<'a> {
         let p = self.p;
         let wanted = threads.count().min(p.work().div_ceil(LEAST_WORK));
         let rows_tile = match self.isa {
-            _ if self.on_units => UNIT,
+            _ if self.unit.is_some() => UNIT,
             Isa::Avx512 => 14,
             _ => 6,
         };
@@ -140,8 +141,8 @@ impl<'a> Job<'a> {
                 // rows, columns or matrices of C; the scratch was measured for both.
                 unsafe {
                     #[cfg(target_arch = "x86_64")]
-                    if self.on_units {
-                        amx::run(&block, scratch);
+                    if let Some(unit) = self.unit {
+                        bf16::run(&block, unit, scratch);
                         continue;
                     }
                     block.run(scratch);

@@ -1,12 +1,18 @@
 //! The types that packed weights may have: each is read as f32, in which everything is computed.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{__m512i, _mm512_loadu_si512};
 use std::ops::Range;
 
 use byoc_plugin_api::{bf16, f16};
 
 use super::block::Source;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::bf16::terms::rounded;
 use crate::kernels::isa::{Isa, Kernel, dispatch};
 use crate::kernels::layout::BLOCK;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::simd::Avx512x16;
 use crate::kernels::simd::V16;
 
 /// A matrix B as [`pack_b`](super::pack_b) lays it out, of elements of one of these types.
@@ -58,6 +64,20 @@ pub(super) trait Weight: Copy + Sync {
     /// # Safety
     /// As [`V16::load`], for this type.
     unsafe fn load<V: V16>(from: *const Self) -> V;
+
+    /// Two times sixteen, rounded to bf16.
+    ///
+    /// # Safety
+    /// 32 of them are readable; the processor has AVX512-BF16.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn two_rows(from: *const Self) -> __m512i {
+        // SAFETY: the caller vouches for it.
+        unsafe {
+            let (first, second): (Avx512x16, Avx512x16) = (Self::load(from), Self::load(from.add(BLOCK)));
+            rounded([first.lanes(), second.lanes()])
+        }
+    }
 }
 
 impl Weight for f32 {
@@ -81,6 +101,13 @@ impl Weight for bf16 {
     unsafe fn load<V: V16>(from: *const bf16) -> V {
         // SAFETY: the caller vouches for it.
         unsafe { V::load_bf16(from) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn two_rows(from: *const bf16) -> __m512i {
+        // SAFETY: the caller vouches for it.
+        unsafe { _mm512_loadu_si512(from.cast()) }
     }
 }
 

@@ -4,7 +4,7 @@ use byoc_plugin_api::Error;
 
 use super::super::memory::Io;
 use super::{Call, Nothing, Ready, Signature, bad_shapes};
-use crate::kernels::{self, AttentionParams};
+use crate::kernels::{self, AttentionParams, Math};
 use crate::program::{Attention, Side};
 
 struct Attend {
@@ -18,7 +18,10 @@ pub(super) fn attention(signature: &Signature<'_>, attention: &Attention) -> Res
         let empty = (0..3).all(|index| signature.input(index).is_ok_and(|shape| shape.contains(&0)));
         return if empty { Ok(Ready::new(Nothing)) } else { Err(bad_shapes(signature)) };
     }
-    let params = params(signature, attention).ok_or_else(|| bad_shapes(signature))?;
+    let mut params = params(signature, attention).ok_or_else(|| bad_shapes(signature))?;
+    if !params.is_on_units(signature.threads) {
+        params.math = Math::F32;
+    }
     let start = |side: Side| match side {
         Side::HeadsFirst => 0,
         Side::RowsFirst { start, .. } => start,
@@ -89,6 +92,7 @@ fn params(signature: &Signature<'_>, attention: &Attention) -> Option<AttentionP
         v,
         out,
         mask,
+        math: attention.math,
     })
 }
 
@@ -109,6 +113,10 @@ fn mask(shape: &[usize], scores: [usize; 4]) -> Option<[usize; 4]> {
 }
 
 impl Call for Attend {
+    fn computed_as(&self) -> Option<&'static str> {
+        self.params.math.on_units()
+    }
+
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
         let [q, k, v] = [0, 1, 2].map(|index| {
             let values = io.inputs.slice::<f32>(index)?;

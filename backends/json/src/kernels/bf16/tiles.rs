@@ -1,36 +1,24 @@
 //! The matrix units of x86-64 (AMX): eight tiles of 16 rows of 64 bytes, and products of tiles of bf16 that are added up in f32.
 //!
-//! A product of tiles takes A as 16 rows of 32 elements and B as 16 rows of 16 pairs: element pair i of a row of A meets row i of B. Which
-//! two elements of k make a pair is free as long as A and B agree; here k and k + 16 do, so that two neighbouring vectors become one row
-//! without a permutation.
-//!
 //! Instructions and their numbers: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2; how a process asks for the
 //! tiles: the Linux kernel's documentation, arch/x86/xstate.
 
-#[cfg(test)]
-pub(crate) mod emulator;
-mod pieces;
-pub(crate) mod terms;
-
 use std::arch::asm;
+use std::arch::x86_64::__m512;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-use pieces::pieces;
-
-/// Rows of a tile, and its columns of f32.
-pub(crate) const TILE: usize = 16;
-/// Bytes of a tile.
-pub(crate) const TILE_BYTES: usize = 1024;
+use super::terms::{Between, MOST, Multiplier, Operand, Rows, SUMS, Terms, put_row};
+use super::{TILE, TILE_BYTES};
 
 /// Whether this process may use tiles and products of bf16: asks the processor and the kernel of the operating system, once. Tests always
 /// may, as they emulate what is not there.
-pub(crate) fn is_available() -> bool {
+pub(super) fn is_available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     *AVAILABLE.get_or_init(|| {
         let is_there = has_instructions() && permit();
         #[cfg(test)]
-        let is_there = is_there || emulator::install();
+        let is_there = is_there || super::emulator::install();
         is_there
     })
 }
@@ -103,18 +91,9 @@ pub(crate) struct Tiles {
 }
 
 impl Tiles {
-    /// # Safety
-    /// [`is_available`] said so, and no other `Tiles` of this thread is alive.
-    #[inline(always)]
-    pub(crate) unsafe fn configure() -> Tiles {
-        // SAFETY: 64 bytes that are a valid configuration.
-        unsafe { asm!("ldtilecfg [rax]", in("rax") &raw const WHOLE, options(nostack, preserves_flags, readonly)) };
-        Tiles { _here: PhantomData }
-    }
-
     /// Tile `T` is zero.
     #[inline(always)]
-    pub(crate) fn zero<const T: usize>(&self) {
+    fn zero<const T: usize>(&self) {
         // SAFETY: the tiles are configured, and compiled code keeps nothing in them.
         unsafe { asm!("tilezero tmm{}", const T, options(nostack, preserves_flags, nomem)) };
     }
@@ -124,7 +103,7 @@ impl Tiles {
     /// # Safety
     /// 1024 readable bytes.
     #[inline(always)]
-    pub(crate) unsafe fn load<const T: usize>(&self, from: *const u8) {
+    unsafe fn load<const T: usize>(&self, from: *const u8) {
         // SAFETY: as above; the caller vouches for the bytes.
         unsafe {
             asm!("tileloadd tmm{}, [{} + {}]", const T, in(reg) from, in(reg) 64usize, options(nostack, preserves_flags, readonly));
@@ -136,7 +115,7 @@ impl Tiles {
     /// # Safety
     /// 1024 writable bytes.
     #[inline(always)]
-    pub(crate) unsafe fn store<const T: usize>(&self, to: *mut u8) {
+    unsafe fn store<const T: usize>(&self, to: *mut u8) {
         // SAFETY: as above; the caller vouches for the bytes.
         unsafe {
             asm!("tilestored [{} + {}], tmm{}", in(reg) to, in(reg) 64usize, const T, options(nostack, preserves_flags))
@@ -145,11 +124,109 @@ impl Tiles {
 
     /// Adds the product of tiles `A` and `B` of bf16 to tile `C` of f32.
     #[inline(always)]
-    pub(crate) fn product<const C: usize, const A: usize, const B: usize>(&self) {
+    fn product<const C: usize, const A: usize, const B: usize>(&self) {
         // SAFETY: the tiles are configured, and compiled code keeps nothing in them.
         unsafe {
             asm!("tdpbf16ps tmm{}, tmm{}, tmm{}", const C, const A, const B, options(nostack, preserves_flags, nomem))
         };
+    }
+
+    /// Adds the products of 32 elements of k to the sums. Tiles 0 to 3 are the sums, 4 and 5 rows of A, 6 and 7 columns of B; without `ROWS`
+    /// or `COLUMNS` the second of them is not there.
+    ///
+    /// # Safety
+    /// The tiles of `a` and `b` are readable.
+    #[inline(always)]
+    unsafe fn products<T: Terms, const ROWS: bool, const COLUMNS: bool>(&self, a: Operand, b: Operand) {
+        let (mut loaded_a, mut loaded_b) = (MOST, MOST);
+        for &(i, j) in T::ORDER {
+            // SAFETY: the caller vouches for the tiles.
+            unsafe {
+                if i != loaded_a {
+                    let from = a.tiles.add(i * a.piece);
+                    self.load::<4>(from);
+                    if ROWS {
+                        self.load::<5>(from.add(TILE_BYTES));
+                    }
+                }
+                if j != loaded_b {
+                    let from = b.tiles.add(j * b.piece);
+                    self.load::<6>(from);
+                    if COLUMNS {
+                        self.load::<7>(from.add(TILE_BYTES));
+                    }
+                }
+            }
+            (loaded_a, loaded_b) = (i, j);
+            self.product::<0, 4, 6>();
+            if COLUMNS {
+                self.product::<1, 4, 7>();
+            }
+            if ROWS {
+                self.product::<2, 5, 6>();
+            }
+            if ROWS && COLUMNS {
+                self.product::<3, 5, 7>();
+            }
+        }
+    }
+}
+
+impl Multiplier for Tiles {
+    /// 32 KiB in one piece: such tiles have to come from the first-level cache. Those of more pieces need not.
+    const DEPTH: usize = 512;
+
+    #[inline(always)]
+    unsafe fn start() -> Tiles {
+        // SAFETY: 64 bytes that are a valid configuration.
+        unsafe { asm!("ldtilecfg [rax]", in("rax") &raw const WHOLE, options(nostack, preserves_flags, readonly)) };
+        Tiles { _here: PhantomData }
+    }
+
+    #[inline(always)]
+    unsafe fn put_a<T: Terms>(to: *mut u8, stride: usize, elements: [__m512; 2]) {
+        // SAFETY: the caller vouches for it.
+        unsafe { put_row(T::A, to, stride, elements) };
+    }
+
+    #[inline(always)]
+    unsafe fn put_b<T: Terms>(to: *mut u8, stride: usize, rows: &impl Rows, index: usize) {
+        // SAFETY: the caller vouches for it.
+        unsafe { put_row(T::B, to, stride, [rows.row(index), rows.row(index + TILE)]) };
+    }
+
+    #[inline(always)]
+    unsafe fn sums<T: Terms>(
+        &self,
+        [rows, columns]: [usize; 2],
+        steps: impl Iterator<Item = [Operand; 2]> + Clone,
+        between: &mut impl Between,
+        sums: &mut [f32; SUMS],
+    ) {
+        self.zero::<0>();
+        self.zero::<1>();
+        self.zero::<2>();
+        self.zero::<3>();
+        for [a, b] in steps {
+            // SAFETY: the caller vouches for the tiles.
+            unsafe {
+                match (rows > TILE, columns > TILE) {
+                    (true, true) => self.products::<T, true, true>(a, b),
+                    (true, false) => self.products::<T, true, false>(a, b),
+                    (false, true) => self.products::<T, false, true>(a, b),
+                    (false, false) => self.products::<T, false, false>(a, b),
+                }
+                between.advance(1);
+            }
+        }
+        let to: *mut u8 = sums.as_mut_ptr().cast();
+        // SAFETY: four tiles of 1024 bytes.
+        unsafe {
+            self.store::<0>(to);
+            self.store::<1>(to.add(TILE_BYTES));
+            self.store::<2>(to.add(2 * TILE_BYTES));
+            self.store::<3>(to.add(3 * TILE_BYTES));
+        }
     }
 }
 
@@ -175,7 +252,7 @@ mod tests {
         let mut c = vec![f32::NAN; 256];
         // SAFETY: there are the instructions or the emulator; each tile is 1024 bytes.
         unsafe {
-            let tiles = Tiles::configure();
+            let tiles = Tiles::start();
             tiles.zero::<3>();
             tiles.load::<4>(a.as_ptr().cast());
             tiles.load::<7>(b.as_ptr().cast());

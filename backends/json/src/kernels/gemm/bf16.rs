@@ -1,9 +1,10 @@
-//! A matrix product on matrix units: f32 as sums of numbers of bf16, whose products are added up in f32.
+//! A matrix product of numbers of bf16, which f32 is a sum of: products are added up in f32, by matrix units or dot products.
 //!
 //! Rows of A go into tiles once for all columns; 32 columns of B at a time are put into tiles just before they are used, in small parts
 //! between the products of the columns before. B stays the panels of f32 (or of 16 bits) that the vector kernels read too.
 
 use std::arch::x86_64::*;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use byoc_plugin_api::{bf16, f16};
@@ -12,11 +13,11 @@ use super::block::{Block, Source};
 use super::finish::Finish;
 use super::weights::Weight;
 use super::{Bias, GemmParams, Math};
-use crate::kernels::amx::terms::{
-    MOST, One, Operand, SIDE, STEP, SUMS, Six, Terms, Three, ThreeOfOne, TwoOfOne, all_finite, from_line, products,
-    put_row,
+use crate::kernels::bf16::terms::{
+    Between, MOST, Multiplier, One, Operand, Rows, SIDE, STEP, SUMS, Six, Terms, Three, ThreeOfOne, TwoOfOne,
+    all_finite, elements, from_line, rounded,
 };
-use crate::kernels::amx::{TILE, TILE_BYTES, Tiles};
+use crate::kernels::bf16::{Dots, TILE, TILE_BYTES, Tiles, Unit};
 use crate::kernels::isa::Kernel;
 use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::Threads;
@@ -30,24 +31,22 @@ const fn slab(pieces: usize) -> usize {
     1536 / pieces
 }
 
-/// Elements of k for which B is in tiles at a time: 32 KiB of 32 columns in one piece, whose tiles have to come from the first-level cache;
-/// those of more pieces need not. C is read and written for each part of k, so that shorter ones take longer.
-const DEPTH: usize = 512;
-/// f32 values of the tiles of B of 32 columns.
-const B_SPACE: usize = SIDE * DEPTH * MOST / 2;
+/// f32 values of the tiles of 32 columns of B over a part of k. C is read and written for each part, so that shorter ones take longer.
+const B_SPACE: usize = SIDE * Tiles::DEPTH * MOST / 2;
+const _: () = assert!(Dots::DEPTH <= Tiles::DEPTH * MOST, "numbers of one piece");
 /// Bytes from the tiles of a piece to those of the next.
 const PIECE: usize = 2 * TILE_BYTES;
 
-/// Whether the product is computed here, if its B is packed.
-pub(super) fn takes(threads: &Threads, p: &GemmParams) -> bool {
+/// What the product is computed by here, if its B is packed.
+pub(super) fn unit(threads: &Threads, p: &GemmParams) -> Option<Unit> {
     // Fewer rows are a matter of the bytes of B, and of the time that it takes to put them into tiles.
     let least = match p.math {
-        Math::F32 => return false,
+        Math::F32 => return None,
         Math::Bf16 => TILE,
         Math::Bf16x3 => 24,
         Math::Bf16x6 => 32,
     };
-    p.m >= least && p.k > 0 && threads.has_amx()
+    threads.unit(p.math).filter(|_| p.m >= least && p.k > 0)
 }
 
 /// f32 values of scratch for one thread; `None` if they cannot be counted.
@@ -64,20 +63,46 @@ pub(super) fn scratch_len(p: &GemmParams) -> Option<usize> {
 /// The part of the product that `block` says.
 ///
 /// # Safety
-/// As [`Block::run`]; [`takes`] said so of the product, whose B is packed, and `scratch` has [`scratch_len`] values.
-pub(super) unsafe fn run(block: &Block<'_>, scratch: &mut [f32]) {
-    // SAFETY: the caller vouches for all of it; matrix units come with AVX-512.
+/// As [`Block::run`]; [`fn@unit`] said so of the product, whose B is packed, and `scratch` has [`scratch_len`] values.
+pub(super) unsafe fn run(block: &Block<'_>, unit: Unit, scratch: &mut [f32]) {
+    // SAFETY: the caller vouches for all of it; both units come with AVX-512.
+    unsafe {
+        match unit {
+            Unit::Tiles => on_tiles(block, scratch),
+            Unit::Dots => on_dots(block, scratch),
+        }
+    }
+}
+
+/// # Safety
+/// As [`run`].
+unsafe fn on_dots(block: &Block<'_>, scratch: &mut [f32]) {
+    // SAFETY: the caller vouches for all of it.
+    unsafe {
+        match block.b {
+            Source::Packed(b, k) => dots::<f32>(block, b, k, scratch),
+            Source::PackedF16(b, k) => dots::<f16>(block, b, k, scratch),
+            Source::PackedBF16(b, k) => dots::<bf16>(block, b, k, scratch),
+            Source::Strided(..) => block.run(scratch),
+        }
+    }
+}
+
+/// # Safety
+/// As [`run`].
+unsafe fn on_tiles(block: &Block<'_>, scratch: &mut [f32]) {
+    // SAFETY: the caller vouches for all of it.
     unsafe {
         match (block.p.math, block.b) {
-            (Math::Bf16x6, Source::Packed(b, k)) => compute::<Six, f32>(block, b, k, scratch),
-            (Math::Bf16x6, Source::PackedF16(b, k)) => compute::<Six, f16>(block, b, k, scratch),
-            (Math::Bf16x6, Source::PackedBF16(b, k)) => compute::<ThreeOfOne, bf16>(block, b, k, scratch),
-            (Math::Bf16x3, Source::Packed(b, k)) => compute::<Three, f32>(block, b, k, scratch),
-            (Math::Bf16x3, Source::PackedF16(b, k)) => compute::<Three, f16>(block, b, k, scratch),
-            (Math::Bf16x3, Source::PackedBF16(b, k)) => compute::<TwoOfOne, bf16>(block, b, k, scratch),
-            (Math::Bf16, Source::Packed(b, k)) => compute::<One, f32>(block, b, k, scratch),
-            (Math::Bf16, Source::PackedF16(b, k)) => compute::<One, f16>(block, b, k, scratch),
-            (Math::Bf16, Source::PackedBF16(b, k)) => compute::<One, bf16>(block, b, k, scratch),
+            (Math::Bf16x6, Source::Packed(b, k)) => tiles::<Six, f32>(block, b, k, scratch),
+            (Math::Bf16x6, Source::PackedF16(b, k)) => tiles::<Six, f16>(block, b, k, scratch),
+            (Math::Bf16x6, Source::PackedBF16(b, k)) => tiles::<ThreeOfOne, bf16>(block, b, k, scratch),
+            (Math::Bf16x3, Source::Packed(b, k)) => tiles::<Three, f32>(block, b, k, scratch),
+            (Math::Bf16x3, Source::PackedF16(b, k)) => tiles::<Three, f16>(block, b, k, scratch),
+            (Math::Bf16x3, Source::PackedBF16(b, k)) => tiles::<TwoOfOne, bf16>(block, b, k, scratch),
+            (Math::Bf16, Source::Packed(b, k)) => tiles::<One, f32>(block, b, k, scratch),
+            (Math::Bf16, Source::PackedF16(b, k)) => tiles::<One, f16>(block, b, k, scratch),
+            (Math::Bf16, Source::PackedBF16(b, k)) => tiles::<One, bf16>(block, b, k, scratch),
             (Math::F32, _) | (_, Source::Strided(..)) => block.run(scratch),
         }
     }
@@ -86,16 +111,32 @@ pub(super) unsafe fn run(block: &Block<'_>, scratch: &mut [f32]) {
 /// # Safety
 /// As [`run`]; `b` are the panels, of `k` rows.
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,f16c")]
-unsafe fn compute<T: Terms, W: Weight>(block: &Block<'_>, b: *const W, k: usize, scratch: &mut [f32]) {
+unsafe fn tiles<T: Terms, W: Weight>(block: &Block<'_>, b: *const W, k: usize, scratch: &mut [f32]) {
+    // SAFETY: the caller vouches for it.
+    unsafe { compute::<T, W, Tiles>(block, b, k, scratch) };
+}
+
+/// # Safety
+/// As [`run`]; `b` are the panels, of `k` rows.
+#[target_feature(enable = "avx512bf16,avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,f16c")]
+unsafe fn dots<W: Weight>(block: &Block<'_>, b: *const W, k: usize, scratch: &mut [f32]) {
+    // SAFETY: the caller vouches for it.
+    unsafe { compute::<One, W, Dots>(block, b, k, scratch) };
+}
+
+/// # Safety
+/// As [`run`]; `b` are the panels, of `k` rows.
+#[inline(always)]
+unsafe fn compute<T: Terms, W: Weight, M: Multiplier>(block: &Block<'_>, b: *const W, k: usize, scratch: &mut [f32]) {
     let Some((sums, rest)) = from_line(scratch).split_first_chunk_mut() else { panic!("the scratch is too short") };
     let (first, rest) = rest.split_at_mut(B_SPACE);
     let (second, a) = rest.split_at_mut(B_SPACE);
-    // SAFETY: the caller vouches for matrix units; nothing else here configures them.
-    let tiles = unsafe { Tiles::configure() };
+    // SAFETY: the caller vouches for the unit; nothing else here starts it.
+    let unit = unsafe { M::start() };
     let mut rows = block.rows.start;
     while rows < block.rows.end {
         let end = (rows + ROWS).min(block.rows.end);
-        let mut job = Slab { block, tiles: &tiles, b, k, rows: rows..end, ks: 0..0, a };
+        let mut job = Slab { block, unit: &unit, b, k, rows: rows..end, ks: 0..0, a };
         for start in (0..block.p.k).step_by(slab(T::A)) {
             job.ks = start..(start + slab(T::A)).min(block.p.k);
             // SAFETY: the caller vouches for it.
@@ -106,9 +147,9 @@ unsafe fn compute<T: Terms, W: Weight>(block: &Block<'_>, b: *const W, k: usize,
 }
 
 /// Some rows of A over a part of k, which are in tiles while all columns pass by.
-struct Slab<'s, W> {
+struct Slab<'s, W, M> {
     block: &'s Block<'s>,
-    tiles: &'s Tiles,
+    unit: &'s M,
     b: *const W,
     /// Rows of a panel of B.
     k: usize,
@@ -125,7 +166,7 @@ struct Part {
     ks: Range<usize>,
 }
 
-impl<W: Weight> Slab<'_, W> {
+impl<W: Weight, M: Multiplier> Slab<'_, W, M> {
     /// # Safety
     /// As [`run`].
     #[inline(always)]
@@ -135,14 +176,19 @@ impl<W: Weight> Slab<'_, W> {
             self.put_rows::<T>();
             let mut coming = self.first();
             let mut feeder = Feeder::new(self, &coming);
-            feeder.advance::<T>(now, usize::MAX);
+            feeder.advance::<T, M>(now, usize::MAX);
             let last = self.block.columns.end;
             while coming.columns.start < last {
                 let part = coming.clone();
                 coming = self.after(&part);
                 feeder = Feeder::new(self, &coming);
-                self.part::<T>(&part, now, sums, &mut feeder, next);
-                feeder.advance::<T>(next, usize::MAX);
+                self.part::<T>(
+                    &part,
+                    now,
+                    sums,
+                    &mut Meanwhile { feeder: &mut feeder, to: next, of: PhantomData, each: 0 },
+                );
+                feeder.advance::<T, M>(next, usize::MAX);
                 std::mem::swap(&mut now, &mut next);
             }
         }
@@ -163,7 +209,7 @@ impl<W: Weight> Slab<'_, W> {
 
     fn at(&self, column: usize, k: usize) -> Part {
         let end = self.block.columns.end;
-        Part { columns: column..(column + SIDE).min(end), ks: k..(k + DEPTH).min(self.ks.end) }
+        Part { columns: column..(column + SIDE).min(end), ks: k..(k + M::DEPTH).min(self.ks.end) }
     }
 
     /// Puts the rows of A into tiles; those and the elements of k that are missing for whole ones are zero.
@@ -185,7 +231,7 @@ impl<W: Weight> Slab<'_, W> {
                 unsafe {
                     let [low, high] = elements(from, p.a[1], count);
                     let alpha = _mm512_set1_ps(p.alpha);
-                    put_row(T::A, to.add(place), PIECE, [_mm512_mul_ps(low, alpha), _mm512_mul_ps(high, alpha)]);
+                    M::put_a::<T>(to.add(place), PIECE, [_mm512_mul_ps(low, alpha), _mm512_mul_ps(high, alpha)]);
                 }
             }
         }
@@ -201,34 +247,25 @@ impl<W: Weight> Slab<'_, W> {
         part: &Part,
         b: &[f32],
         sums: &mut [f32; SUMS],
-        feeder: &mut Feeder<W>,
-        next: &mut [f32],
+        meanwhile: &mut Meanwhile<'_, W, T, M>,
     ) {
         let panels = self.rows.len().div_ceil(SIDE);
         let steps = part.ks.len().div_ceil(STEP);
         let done = (part.ks.start - self.ks.start) / STEP;
         let stride = self.ks.len().div_ceil(STEP);
-        let each = feeder.left().div_ceil(panels * steps);
-        let two_columns = part.columns.len() > TILE;
+        meanwhile.each = meanwhile.feeder.left().div_ceil(panels * steps);
         for panel in 0..panels {
             let rows = panel * SIDE..(panel * SIDE + SIDE).min(self.rows.len());
             let a = self.a.as_ptr().cast::<u8>().wrapping_add((panel * stride + done) * T::A * PIECE);
             let b = b.as_ptr().cast::<u8>();
             // SAFETY: the caller vouches for A, B and C.
             unsafe {
-                self.tiles.clear_sums();
-                for step in 0..steps {
-                    let a = Operand { tiles: a.add(step * T::A * PIECE), piece: PIECE };
-                    let b = Operand { tiles: b.add(step * T::B * PIECE), piece: PIECE };
-                    match (rows.len() > TILE, two_columns) {
-                        (true, true) => products::<T, true, true>(self.tiles, a, b),
-                        (true, false) => products::<T, true, false>(self.tiles, a, b),
-                        (false, true) => products::<T, false, true>(self.tiles, a, b),
-                        (false, false) => products::<T, false, false>(self.tiles, a, b),
-                    }
-                    feeder.advance::<T>(next, each);
-                }
-                self.tiles.store_sums(sums);
+                let steps = (0..steps).map(|step| {
+                    let a = Operand { tiles: a.wrapping_add(step * T::A * PIECE), piece: PIECE };
+                    let b = Operand { tiles: b.wrapping_add(step * T::B * PIECE), piece: PIECE };
+                    [a, b]
+                });
+                self.unit.sums::<T>([rows.len(), part.columns.len()], steps, meanwhile, sums);
                 let rows = self.rows.start + rows.start..self.rows.start + rows.end;
                 if !all_finite(sums) {
                     self.plain(&rows, part, sums);
@@ -310,6 +347,28 @@ impl<W: Weight> Slab<'_, W> {
     }
 }
 
+/// The next part of B goes into tiles while one is multiplied.
+struct Meanwhile<'s, W, T, M> {
+    feeder: &'s mut Feeder<W>,
+    to: &'s mut [f32],
+    of: PhantomData<(T, M)>,
+    /// Rows for each step.
+    each: usize,
+}
+
+impl<W: Weight, T: Terms, M: Multiplier> Between for Meanwhile<'_, W, T, M> {
+    #[inline(always)]
+    unsafe fn advance(&mut self, steps: usize) {
+        // SAFETY: the caller vouches for AVX-512, the slab for B and the tiles.
+        unsafe { self.feeder.advance::<T, M>(self.to, self.each.saturating_mul(steps)) };
+    }
+
+    #[inline(always)]
+    fn fetch(&mut self) {
+        self.feeder.fetch(self.each);
+    }
+}
+
 /// Puts the columns of a part of B into tiles, row by row.
 struct Feeder<W> {
     /// Of both panels where their rows start; null for one that is not there.
@@ -318,22 +377,39 @@ struct Feeder<W> {
     count: usize,
     /// Rows of tiles: of each 32 elements of k 16 of one panel, then 16 of the other.
     next: usize,
+    /// The first of these rows that was not asked for.
+    fetched: usize,
     end: usize,
 }
 
 impl<W: Weight> Feeder<W> {
-    fn new(slab: &Slab<'_, W>, part: &Part) -> Feeder<W> {
+    fn new<M>(slab: &Slab<'_, W, M>, part: &Part) -> Feeder<W> {
         let panels = part.columns.len().div_ceil(TILE);
         let from = std::array::from_fn(|panel| {
             let start = ((part.columns.start / BLOCK + panel) * slab.k + part.ks.start) * BLOCK;
             if panel < panels { slab.b.wrapping_add(start) } else { std::ptr::null() }
         });
         let end = if panels == 0 { 0 } else { part.ks.len().div_ceil(STEP) * SIDE };
-        Feeder { from, count: part.ks.len(), next: 0, end }
+        Feeder { from, count: part.ks.len(), next: 0, fetched: 0, end }
     }
 
     fn left(&self) -> usize {
         self.end - self.next
+    }
+
+    /// Asks for what the next `rows` rows are made of, if the unit pairs rows that are neighbours.
+    #[inline(always)]
+    fn fetch(&mut self, rows: usize) {
+        let end = (self.fetched + rows).min(self.end);
+        for at in self.fetched..end {
+            let (step, panel, row) = (at / SIDE, at / TILE % 2, at % TILE);
+            let from = self.from[panel].wrapping_add((step * STEP + 2 * row) * BLOCK);
+            for line in (0..2 * BLOCK * size_of::<W>()).step_by(64) {
+                // SAFETY: AVX-512 has it, whatever the address.
+                unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast::<i8>().wrapping_add(line)) };
+            }
+        }
+        self.fetched = end;
     }
 
     /// Puts the next `rows` rows.
@@ -341,45 +417,54 @@ impl<W: Weight> Feeder<W> {
     /// # Safety
     /// As [`run`]; `to` has room for the tiles of a part.
     #[inline(always)]
-    unsafe fn advance<T: Terms>(&mut self, to: &mut [f32], rows: usize) {
+    unsafe fn advance<T: Terms, M: Multiplier>(&mut self, to: &mut [f32], rows: usize) {
         let to: *mut u8 = to.as_mut_ptr().cast();
-        for at in self.next..self.next + rows.min(self.left()) {
-            let (step, panel, row) = (at / SIDE, at / TILE % 2, at % TILE);
-            let place = step * T::B * PIECE + panel * TILE_BYTES + row * 64;
+        let end = self.next + rows.min(self.left());
+        while self.next < end {
+            // What is left of a tile.
+            let (step, panel, row) = (self.next / SIDE, self.next / TILE % 2, self.next % TILE);
+            let rows = row..TILE.min(row + end - self.next);
+            self.next += rows.len();
             let from = self.from[panel];
             if from.is_null() {
                 continue;
             }
-            let k = step * STEP + row;
-            // SAFETY: the caller vouches for B and for `to`; only rows of B that there are are read.
-            unsafe {
-                let zero = Avx512x16::splat(0.0);
-                let low = if k < self.count { W::load(from.add(k * BLOCK)) } else { zero };
-                let high = if k + TILE < self.count { W::load(from.add((k + TILE) * BLOCK)) } else { zero };
-                put_row(T::B, to.add(place), PIECE, [low.lanes(), high.lanes()]);
+            let first = step * STEP;
+            let of_step = RowsOfB { from: from.wrapping_add(first * BLOCK), count: self.count - first };
+            let tile = to.wrapping_add(step * T::B * PIECE + panel * TILE_BYTES);
+            for row in rows {
+                // SAFETY: the caller vouches for B and for `to`.
+                unsafe { M::put_b::<T>(tile.wrapping_add(row * 64), PIECE, &of_step, row) };
             }
         }
-        self.next += rows.min(self.left());
     }
 }
 
-/// `count` elements of a row of A, at most 32, `stride` apart, and zeros.
-///
-/// # Safety
-/// AVX-512; the elements are readable. A masked load touches no other.
-#[inline(always)]
-unsafe fn elements(from: *const f32, stride: usize, count: usize) -> [__m512; 2] {
-    // SAFETY: the caller vouches for it.
-    unsafe {
-        if stride == 1 {
-            let mask = ((1_u64 << count) - 1) as u32;
-            let (low, high) = (mask as __mmask16, (mask >> TILE) as __mmask16);
-            return [_mm512_maskz_loadu_ps(low, from), _mm512_maskz_loadu_ps(high, from.wrapping_add(TILE))];
+/// 32 rows of B of which there are `count`, and zeros.
+struct RowsOfB<W> {
+    from: *const W,
+    count: usize,
+}
+
+impl<W: Weight> Rows for RowsOfB<W> {
+    #[inline(always)]
+    unsafe fn row(&self, index: usize) -> __m512 {
+        // SAFETY: the maker vouches for the rows that there are.
+        unsafe {
+            let there = index < self.count;
+            let row: Avx512x16 = if there { W::load(self.from.add(index * BLOCK)) } else { Avx512x16::splat(0.0) };
+            row.lanes()
         }
-        let mut values = [0.0_f32; STEP];
-        for (index, value) in values.iter_mut().enumerate().take(count) {
-            *value = *from.add(index * stride);
+    }
+
+    #[inline(always)]
+    unsafe fn two(&self, index: usize) -> __m512i {
+        // SAFETY: the maker vouches for the rows that there are.
+        unsafe {
+            match index + 1 < self.count {
+                true => W::two_rows(self.from.add(index * BLOCK)),
+                false => rounded([self.row(index), self.row(index + 1)]),
+            }
         }
-        [_mm512_loadu_ps(values.as_ptr()), _mm512_loadu_ps(values.as_ptr().add(TILE))]
     }
 }
