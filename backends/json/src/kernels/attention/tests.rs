@@ -1,3 +1,5 @@
+//! Attention against a plain computation in f64, on every instruction set and unit.
+
 use super::*;
 use crate::kernels::isa::Isa;
 
