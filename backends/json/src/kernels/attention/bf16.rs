@@ -3,9 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{AttentionParams, Masked, Rows};
-use crate::kernels::bf16::terms::{
-    self, Multiplier, Operand, SIDE, STEP, SUMS, Terms, all_finite, elements, from_line,
-};
+use crate::kernels::bf16::terms::{self, Multiplier, Operand, SIDE, STEP, SUMS, Step, Terms, elements, from_line};
 use crate::kernels::bf16::{self, TILE, TILE_BYTES, Unit};
 use crate::kernels::isa::Kernel;
 use crate::kernels::parallel::Threads;
@@ -297,13 +295,13 @@ impl<'a, M: Multiplier> Products<'a, M> {
             let (a, b) = (tiles(a.as_ptr(), panel, steps[0], T::A), tiles(b, column, steps[1], T::B));
             let each = (0..steps[0]).map(|step| {
                 let a = Operand { tiles: a.wrapping_add(step * T::A * PIECE), piece: PIECE };
-                [a, Operand { tiles: b.wrapping_add(step * T::B * PIECE), piece: PIECE }]
+                let b = Operand { tiles: b.wrapping_add(step * T::B * PIECE), piece: PIECE };
+                Step { a, b, elements: STEP }
             });
             let of = [(self.count - panel).min(SIDE), (columns - column).min(SIDE)];
             // SAFETY: the caller vouches for the unit, the tiles and the room.
             unsafe {
-                self.unit.sums::<T>(of, each, &mut (), self.sums);
-                if !all_finite(self.sums) {
+                if !self.unit.sums::<T>(of, each, &mut (), self.sums) {
                     return None;
                 }
                 put_sums(self.sums, [panel, column], of, to);

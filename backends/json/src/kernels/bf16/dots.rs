@@ -6,7 +6,7 @@
 use std::arch::x86_64::*;
 use std::sync::OnceLock;
 
-use super::terms::{Between, Multiplier, Operand, Rows, SIDE, SUMS, Terms, rounded};
+use super::terms::{Between, Multiplier, Rows, SUMS, Step, Terms, rounded};
 use super::{TILE, TILE_BYTES};
 use crate::kernels::unrolled::unrolled;
 
@@ -75,52 +75,49 @@ impl Multiplier for Dots {
     unsafe fn sums<T: Terms>(
         &self,
         [rows, columns]: [usize; 2],
-        steps: impl Iterator<Item = [Operand; 2]> + Clone,
+        steps: impl Iterator<Item = Step> + Clone,
         between: &mut impl Between,
         sums: &mut [f32; SUMS],
-    ) {
+    ) -> bool {
         const { assert!(T::A == 1 && T::B == 1, "numbers of one piece") };
-        if rows < SIDE || columns < SIDE {
-            // What is in there otherwise may not be finite.
-            sums.fill(0.0);
-        }
-        let mut row = 0;
+        let (mut row, mut are_finite) = (0, true);
         while row < rows {
             let steps = steps.clone();
             let is_short = matches!(rows - row, 0..=SHORT | 13..=16);
             // SAFETY: the caller vouches for the processor and the tiles; two tiles have rows for the last pass.
             unsafe {
-                match (is_short, columns > TILE) {
+                are_finite &= match (is_short, columns > TILE) {
                     (false, true) if row == 0 => pass::<TALL, 2, _>(steps, row, between, sums),
                     (false, true) => pass::<TALL, 2, _>(steps, row, &mut (), sums),
                     (false, false) => pass::<TALL, 1, _>(steps, row, &mut (), sums),
                     (true, true) => pass::<SHORT, 2, _>(steps, row, &mut (), sums),
                     (true, false) => pass::<SHORT, 1, _>(steps, row, &mut (), sums),
-                }
+                };
             }
             row += if is_short { SHORT } else { TALL };
         }
         // SAFETY: the caller vouches for the processor.
         unsafe { between.advance(steps.count()) };
+        are_finite
     }
 }
 
-/// The sums of `R` rows from `first` on by `C` tiles of columns.
+/// The sums of `R` rows from `first` on by `C` tiles of columns; whether all are finite.
 ///
 /// # Safety
 /// The processor has the features; the rows of A and the tiles of B are readable.
 #[target_feature(enable = "avx512f,avx512bf16")]
 unsafe fn pass<const R: usize, const C: usize, B: Between>(
-    steps: impl Iterator<Item = [Operand; 2]>,
+    steps: impl Iterator<Item = Step>,
     first: usize,
     between: &mut B,
     sums: &mut [f32; SUMS],
-) {
+) -> bool {
     let mut tile = [[_mm512_setzero_ps(); C]; R];
-    for [a, b] in steps {
+    for Step { a, b, elements } in steps {
         between.fetch();
         let a = a.tiles.wrapping_add(first * 64);
-        for pair in 0..TILE {
+        for pair in 0..elements.div_ceil(2).min(TILE) {
             // SAFETY: the caller vouches for A and B: 64 bytes of a row of B, of each row of A four.
             unsafe {
                 let mut of_b = [_mm512_setzero_si512(); C];
@@ -136,14 +133,19 @@ unsafe fn pass<const R: usize, const C: usize, B: Between>(
             }
         }
     }
+    // Zero times what is not finite is not a number.
+    let (zero, mut checks) = (_mm512_setzero_ps(), [_mm512_setzero_ps(); C]);
     unrolled!(r in 0..R {
         let row = first + r;
         unrolled!(c in 0..C {
             let at = ((row / TILE * 2 + c) * TILE + row % TILE) * TILE;
             // SAFETY: the sums of 32 rows of two times 16.
             unsafe { _mm512_storeu_ps(sums.as_mut_ptr().add(at), tile[r][c]) };
+            checks[c] = _mm512_fmadd_ps(zero, tile[r][c], checks[c]);
         });
     });
+    let check = _mm512_add_ps(checks[0], checks[C - 1]);
+    _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(check, check) == 0
 }
 
 #[inline(always)]

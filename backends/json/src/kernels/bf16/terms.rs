@@ -71,6 +71,14 @@ pub(crate) struct Operand {
     pub(crate) piece: usize,
 }
 
+/// 32 elements of k of A and B, of which those past `elements` are zero.
+#[derive(Clone, Copy)]
+pub(crate) struct Step {
+    pub(crate) a: Operand,
+    pub(crate) b: Operand,
+    pub(crate) elements: usize,
+}
+
 /// What multiplies pairs of bf16.
 pub(crate) trait Multiplier: Sized {
     /// Elements of k for which tiles of 32 columns of B should be used before others are.
@@ -94,18 +102,17 @@ pub(crate) trait Multiplier: Sized {
     /// As [`Multiplier::put_a`], and of `rows`.
     unsafe fn put_b<T: Terms>(to: *mut u8, stride: usize, rows: &impl Rows, index: usize);
 
-    /// The sums of the products of `rows` rows by `columns` columns, at most [`SIDE`] each, over all steps of 32 elements of k: where A
-    /// and B of a step are. Sums of further rows and columns are of no meaning.
+    /// The sums of the products of `rows` rows by `columns` columns, at most [`SIDE`] each, over all steps. Sums of further rows and columns are of no meaning. Whether all are finite; it may say no where one of those is not.
     ///
     /// # Safety
     /// The tiles of the operands are readable: all pieces, and of each the first tile, or both if there are more than [`TILE`] rows or columns.
     unsafe fn sums<T: Terms>(
         &self,
         of: [usize; 2],
-        steps: impl Iterator<Item = [Operand; 2]> + Clone,
+        steps: impl Iterator<Item = Step> + Clone,
         between: &mut impl Between,
         sums: &mut [f32; SUMS],
-    );
+    ) -> bool;
 }
 
 /// 32 rows of 16 columns of B.
@@ -187,7 +194,7 @@ unsafe fn put_pieces<const N: usize>(pieces: [__m512i; N], to: *mut u8, stride: 
 /// # Safety
 /// AVX-512.
 #[inline(always)]
-pub(crate) unsafe fn all_finite(sums: &[f32; SUMS]) -> bool {
+pub(super) unsafe fn all_finite(sums: &[f32; SUMS]) -> bool {
     // SAFETY: the caller vouches for AVX-512; chunks of 16.
     unsafe {
         let zero = _mm512_setzero_ps();

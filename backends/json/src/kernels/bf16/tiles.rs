@@ -8,7 +8,7 @@ use std::arch::x86_64::__m512;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-use super::terms::{Between, MOST, Multiplier, Operand, Rows, SUMS, Terms, put_row};
+use super::terms::{Between, MOST, Multiplier, Operand, Rows, SUMS, Step, Terms, all_finite, put_row};
 use super::{TILE, TILE_BYTES};
 
 /// Whether this process may use tiles and products of bf16: asks the processor and the kernel of the operating system, once. Tests always
@@ -199,15 +199,15 @@ impl Multiplier for Tiles {
     unsafe fn sums<T: Terms>(
         &self,
         [rows, columns]: [usize; 2],
-        steps: impl Iterator<Item = [Operand; 2]> + Clone,
+        steps: impl Iterator<Item = Step> + Clone,
         between: &mut impl Between,
         sums: &mut [f32; SUMS],
-    ) {
+    ) -> bool {
         self.zero::<0>();
         self.zero::<1>();
         self.zero::<2>();
         self.zero::<3>();
-        for [a, b] in steps {
+        for Step { a, b, .. } in steps {
             // SAFETY: the caller vouches for the tiles.
             unsafe {
                 match (rows > TILE, columns > TILE) {
@@ -226,6 +226,7 @@ impl Multiplier for Tiles {
             self.store::<1>(to.add(TILE_BYTES));
             self.store::<2>(to.add(2 * TILE_BYTES));
             self.store::<3>(to.add(3 * TILE_BYTES));
+            all_finite(sums)
         }
     }
 }

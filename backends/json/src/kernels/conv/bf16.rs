@@ -11,8 +11,8 @@ use std::ops::Range;
 
 use super::pack::group_blocks;
 use super::{ConvParams, Operands};
-use crate::kernels::bf16::terms::{Between, Multiplier, Operand, Rows, SIDE, STEP, SUMS, Terms, all_finite, from_line};
-use crate::kernels::bf16::{self, TILE, TILE_BYTES};
+use crate::kernels::bf16::terms::{Between, Multiplier, Operand, Rows, SIDE, STEP, SUMS, Step, Terms, from_line};
+use crate::kernels::bf16::{self, TILE, TILE_BYTES, Unit};
 use crate::kernels::gemm::finish::Finish;
 use crate::kernels::isa::{Isa, Kernel};
 use crate::kernels::layout::BLOCK;
@@ -29,7 +29,7 @@ const MOST_BYTES: usize = 3 * BUDGET / 2;
 const LEAST_POSITIONS: usize = 96;
 /// Bytes of a line.
 const LINE: usize = 64;
-/// Fewer input blocks leave most of a line empty.
+/// Fewer input blocks leave most of a line empty, which takes matrix units as long as a whole one.
 const LEAST_BLOCKS: usize = 2;
 /// Windows of more taps are left to the vector units.
 const MOST_TAPS: usize = 128;
@@ -67,9 +67,6 @@ impl Plan {
             return None;
         }
         let (in_blocks, out_blocks, groups) = group_blocks(p);
-        if in_blocks < LEAST_BLOCKS {
-            return None;
-        }
         let pairs = in_blocks.div_ceil(2);
         let last = [product(&[p.kh - 1, p.dilation[0]])?, product(&[p.kw - 1, p.dilation[1]])?];
         let planes = [p.stride[0].min(last[0].saturating_add(1)), p.stride[1].min(last[1].saturating_add(1))];
@@ -134,13 +131,18 @@ pub(super) fn scratch_len(p: &ConvParams, threads: usize) -> Option<usize> {
 
 /// Whether it is computed here.
 pub(super) fn takes(threads: &Threads, p: &ConvParams) -> bool {
-    Plan::new(p).is_some() && threads.unit(p.math).is_some()
+    plan(threads, p).is_some()
+}
+
+/// How it is computed here, and by what.
+fn plan(threads: &Threads, p: &ConvParams) -> Option<(Plan, Unit)> {
+    let (plan, unit) = (Plan::new(p)?, threads.unit(p.math)?);
+    (unit == Unit::Dots || plan.in_blocks >= LEAST_BLOCKS).then_some((plan, unit))
 }
 
 /// Computes it and says so, if it is to be computed here.
 pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) -> bool {
-    let Some(plan) = Plan::new(p) else { return false };
-    let Some(unit) = threads.unit(p.math) else { return false };
+    let Some((plan, unit)) = plan(threads, p) else { return false };
     let units = plan.out_blocks.div_ceil(2);
     let weights_dominate = p.oc * p.kh * p.kw > p.oh * p.ow;
     let (out_parts, row_parts) = grid(threads.count(), p.n * plan.groups, units, p.oh, weights_dominate);
@@ -353,7 +355,7 @@ impl Job<'_> {
         sums: &mut [f32; SUMS],
     ) {
         let (p, plan) = (self.p, &self.plan);
-        let end = band.rows.len() * plan.width;
+        let (end, channels) = (band.rows.len() * plan.width, p.ic / plan.groups);
         let piece = plan.piece();
         let taps = plan.taps(p);
         let taps = &taps[..p.kh * p.kw];
@@ -361,16 +363,16 @@ impl Job<'_> {
             let positions = first..(first + SIDE).min(end);
             let all = (0..plan.pairs).flat_map(|pair| {
                 let lines = lines.as_ptr().cast::<u8>().wrapping_add(pair * T::A * piece + first * LINE);
-                taps.iter().map(move |tap| Operand { tiles: lines.wrapping_add(tap * LINE), piece })
+                taps.iter().map(move |tap| (lines.wrapping_add(tap * LINE), channels - pair * STEP))
             });
-            let steps = all.enumerate().map(|(step, a)| {
+            let steps = all.enumerate().map(|(step, (lines, elements))| {
                 let b = filters.as_ptr().cast::<u8>().wrapping_add(step * T::B * 2 * TILE_BYTES);
-                [a, Operand { tiles: b, piece: 2 * TILE_BYTES }]
+                let (a, b) = (Operand { tiles: lines, piece }, Operand { tiles: b, piece: 2 * TILE_BYTES });
+                Step { a, b, elements }
             });
             // SAFETY: the caller vouches for the unit and AVX-512; the plan counts the lines and the tiles.
             unsafe {
-                unit.sums::<T>([positions.len(), outs.len() * TILE], steps, next, sums);
-                if !all_finite(sums) {
+                if !unit.sums::<T>([positions.len(), outs.len() * TILE], steps, next, sums) {
                     self.plain(band, &positions, outs, sums);
                 }
                 self.finish(band, &positions, outs, sums);

@@ -14,8 +14,8 @@ use super::finish::Finish;
 use super::weights::Weight;
 use super::{Bias, GemmParams, Math};
 use crate::kernels::bf16::terms::{
-    Between, MOST, Multiplier, One, Operand, Rows, SIDE, STEP, SUMS, Six, Terms, Three, ThreeOfOne, TwoOfOne,
-    all_finite, elements, from_line, rounded,
+    Between, MOST, Multiplier, One, Operand, Rows, SIDE, STEP, SUMS, Six, Step, Terms, Three, ThreeOfOne, TwoOfOne,
+    elements, from_line, rounded,
 };
 use crate::kernels::bf16::{Dots, TILE, TILE_BYTES, Tiles, Unit};
 use crate::kernels::isa::Kernel;
@@ -263,11 +263,11 @@ impl<W: Weight, M: Multiplier> Slab<'_, W, M> {
                 let steps = (0..steps).map(|step| {
                     let a = Operand { tiles: a.wrapping_add(step * T::A * PIECE), piece: PIECE };
                     let b = Operand { tiles: b.wrapping_add(step * T::B * PIECE), piece: PIECE };
-                    [a, b]
+                    Step { a, b, elements: part.ks.len() - step * STEP }
                 });
-                self.unit.sums::<T>([rows.len(), part.columns.len()], steps, meanwhile, sums);
+                let are_finite = self.unit.sums::<T>([rows.len(), part.columns.len()], steps, meanwhile, sums);
                 let rows = self.rows.start + rows.start..self.rows.start + rows.end;
-                if !all_finite(sums) {
+                if !are_finite {
                     self.plain(&rows, part, sums);
                 }
                 self.finish(&rows, part, sums);
