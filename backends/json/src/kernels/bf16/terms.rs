@@ -22,11 +22,14 @@ pub(crate) trait Terms {
     const B: usize;
     /// (piece of A, piece of B); neighbours have one in common, which then need not be loaded again.
     const ORDER: &'static [(usize, usize)];
+    /// The same where B has numbers of bf16.
+    type OfOne: Terms;
 }
 
 /// As exact as f32.
 pub(crate) struct Six;
 impl Terms for Six {
+    type OfOne = ThreeOfOne;
     const A: usize = 3;
     const B: usize = 3;
     const ORDER: &'static [(usize, usize)] = &[(2, 0), (0, 0), (0, 2), (0, 1), (1, 1), (1, 0)];
@@ -35,6 +38,7 @@ impl Terms for Six {
 /// As exact as f32 where B has numbers of bf16.
 pub(crate) struct ThreeOfOne;
 impl Terms for ThreeOfOne {
+    type OfOne = ThreeOfOne;
     const A: usize = 3;
     const B: usize = 1;
     const ORDER: &'static [(usize, usize)] = &[(2, 0), (1, 0), (0, 0)];
@@ -43,6 +47,7 @@ impl Terms for ThreeOfOne {
 /// Sixteen bits of precision.
 pub(crate) struct Three;
 impl Terms for Three {
+    type OfOne = TwoOfOne;
     const A: usize = 2;
     const B: usize = 2;
     const ORDER: &'static [(usize, usize)] = &[(1, 0), (0, 0), (0, 1)];
@@ -51,6 +56,7 @@ impl Terms for Three {
 /// Sixteen bits of precision where B has numbers of bf16.
 pub(crate) struct TwoOfOne;
 impl Terms for TwoOfOne {
+    type OfOne = TwoOfOne;
     const A: usize = 2;
     const B: usize = 1;
     const ORDER: &'static [(usize, usize)] = &[(1, 0), (0, 0)];
@@ -59,6 +65,7 @@ impl Terms for TwoOfOne {
 /// Eight bits of precision.
 pub(crate) struct One;
 impl Terms for One {
+    type OfOne = One;
     const A: usize = 1;
     const B: usize = 1;
     const ORDER: &'static [(usize, usize)] = &[(0, 0)];

@@ -7,17 +7,14 @@ use std::arch::x86_64::*;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use byoc_plugin_api::{bf16, f16};
-
 use super::block::{Block, Source};
 use super::finish::Finish;
 use super::weights::Weight;
 use super::{Bias, GemmParams, Math};
 use crate::kernels::bf16::terms::{
-    Between, MOST, Multiplier, One, Operand, Rows, SIDE, STEP, SUMS, Six, Step, Terms, Three, ThreeOfOne, TwoOfOne,
-    elements, from_line, rounded,
+    Between, MOST, Multiplier, Operand, Rows, SIDE, STEP, SUMS, Step, Terms, elements, from_line, rounded,
 };
-use crate::kernels::bf16::{Dots, TILE, TILE_BYTES, Tiles, Unit};
+use crate::kernels::bf16::{self, Dots, TILE, TILE_BYTES, Tiles, Unit};
 use crate::kernels::isa::Kernel;
 use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::Threads;
@@ -65,63 +62,35 @@ pub(super) fn scratch_len(p: &GemmParams) -> Option<usize> {
 /// # Safety
 /// As [`Block::run`]; [`fn@unit`] said so of the product, whose B is packed, and `scratch` has [`scratch_len`] values.
 pub(super) unsafe fn run(block: &Block<'_>, unit: Unit, scratch: &mut [f32]) {
+    let math = block.p.math;
     // SAFETY: the caller vouches for all of it; both units come with AVX-512.
     unsafe {
-        match unit {
-            Unit::Tiles => on_tiles(block, scratch),
-            Unit::Dots => on_dots(block, scratch),
-        }
-    }
-}
-
-/// # Safety
-/// As [`run`].
-unsafe fn on_dots(block: &Block<'_>, scratch: &mut [f32]) {
-    // SAFETY: the caller vouches for all of it.
-    unsafe {
         match block.b {
-            Source::Packed(b, k) => dots::<f32>(block, b, k, scratch),
-            Source::PackedF16(b, k) => dots::<f16>(block, b, k, scratch),
-            Source::PackedBF16(b, k) => dots::<bf16>(block, b, k, scratch),
+            Source::Packed(b, k) => bf16::run(unit, math, Compute { block, b, k, scratch }),
+            Source::PackedF16(b, k) => bf16::run(unit, math, Compute { block, b, k, scratch }),
+            Source::PackedBF16(b, k) => bf16::run(unit, math, Compute { block, b, k, scratch }),
             Source::Strided(..) => block.run(scratch),
         }
     }
 }
 
-/// # Safety
-/// As [`run`].
-unsafe fn on_tiles(block: &Block<'_>, scratch: &mut [f32]) {
-    // SAFETY: the caller vouches for all of it.
-    unsafe {
-        match (block.p.math, block.b) {
-            (Math::Bf16x6, Source::Packed(b, k)) => tiles::<Six, f32>(block, b, k, scratch),
-            (Math::Bf16x6, Source::PackedF16(b, k)) => tiles::<Six, f16>(block, b, k, scratch),
-            (Math::Bf16x6, Source::PackedBF16(b, k)) => tiles::<ThreeOfOne, bf16>(block, b, k, scratch),
-            (Math::Bf16x3, Source::Packed(b, k)) => tiles::<Three, f32>(block, b, k, scratch),
-            (Math::Bf16x3, Source::PackedF16(b, k)) => tiles::<Three, f16>(block, b, k, scratch),
-            (Math::Bf16x3, Source::PackedBF16(b, k)) => tiles::<TwoOfOne, bf16>(block, b, k, scratch),
-            (Math::Bf16, Source::Packed(b, k)) => tiles::<One, f32>(block, b, k, scratch),
-            (Math::Bf16, Source::PackedF16(b, k)) => tiles::<One, f16>(block, b, k, scratch),
-            (Math::Bf16, Source::PackedBF16(b, k)) => tiles::<One, bf16>(block, b, k, scratch),
-            (Math::F32, _) | (_, Source::Strided(..)) => block.run(scratch),
-        }
+/// [`run`] with panels of `k` rows of one type.
+struct Compute<'a, W> {
+    block: &'a Block<'a>,
+    b: *const W,
+    k: usize,
+    scratch: &'a mut [f32],
+}
+
+impl<W: Weight> bf16::Job for Compute<'_, W> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<T: Terms, M: Multiplier>(self) {
+        let Compute { block, b, k, scratch } = self;
+        // SAFETY: the caller vouches for the unit, the maker for the operands.
+        unsafe { compute::<W::Terms<T>, W, M>(block, b, k, scratch) };
     }
-}
-
-/// # Safety
-/// As [`run`]; `b` are the panels, of `k` rows.
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,f16c")]
-unsafe fn tiles<T: Terms, W: Weight>(block: &Block<'_>, b: *const W, k: usize, scratch: &mut [f32]) {
-    // SAFETY: the caller vouches for it.
-    unsafe { compute::<T, W, Tiles>(block, b, k, scratch) };
-}
-
-/// # Safety
-/// As [`run`]; `b` are the panels, of `k` rows.
-#[target_feature(enable = "avx512bf16,avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,f16c")]
-unsafe fn dots<W: Weight>(block: &Block<'_>, b: *const W, k: usize, scratch: &mut [f32]) {
-    // SAFETY: the caller vouches for it.
-    unsafe { compute::<One, W, Dots>(block, b, k, scratch) };
 }
 
 /// # Safety

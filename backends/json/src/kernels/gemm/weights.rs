@@ -8,7 +8,7 @@ use byoc_plugin_api::{bf16, f16};
 
 use super::block::Source;
 #[cfg(target_arch = "x86_64")]
-use crate::kernels::bf16::terms::rounded;
+use crate::kernels::bf16::terms::{Terms, rounded};
 use crate::kernels::isa::{Isa, Kernel, dispatch};
 use crate::kernels::layout::BLOCK;
 #[cfg(target_arch = "x86_64")]
@@ -59,6 +59,10 @@ impl PackedB<'_> {
 
 /// An element of packed weights.
 pub(super) trait Weight: Copy + Sync {
+    /// The pieces that are multiplied where numbers of f32 have those of `T`.
+    #[cfg(target_arch = "x86_64")]
+    type Terms<T: Terms>: Terms;
+
     /// Sixteen of them as f32.
     ///
     /// # Safety
@@ -81,6 +85,9 @@ pub(super) trait Weight: Copy + Sync {
 }
 
 impl Weight for f32 {
+    #[cfg(target_arch = "x86_64")]
+    type Terms<T: Terms> = T;
+
     #[inline(always)]
     unsafe fn load<V: V16>(from: *const f32) -> V {
         // SAFETY: the caller vouches for it.
@@ -89,6 +96,9 @@ impl Weight for f32 {
 }
 
 impl Weight for f16 {
+    #[cfg(target_arch = "x86_64")]
+    type Terms<T: Terms> = T;
+
     #[inline(always)]
     unsafe fn load<V: V16>(from: *const f16) -> V {
         // SAFETY: the caller vouches for it.
@@ -97,6 +107,10 @@ impl Weight for f16 {
 }
 
 impl Weight for bf16 {
+    /// It is one piece itself.
+    #[cfg(target_arch = "x86_64")]
+    type Terms<T: Terms> = T::OfOne;
+
     #[inline(always)]
     unsafe fn load<V: V16>(from: *const bf16) -> V {
         // SAFETY: the caller vouches for it.
