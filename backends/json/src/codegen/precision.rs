@@ -1,4 +1,5 @@
-//! How exactly products are computed on processors with matrix units: what the user asked for, of every step that can be computed there.
+//! How exactly products are computed on processors that are faster at those of bf16: what the user asked for, of every step that can be
+//! computed so.
 
 use super::graph::Graph;
 use crate::kernels::{ConvKind, Math};

@@ -57,7 +57,7 @@ pub struct ConvParams {
     pub group: usize,
     /// Applied last.
     pub act: Activation,
-    /// How exactly matrix units compute it, of [`ConvKind::Blocked`] and [`ConvKind::Winograd`].
+    /// How exactly its products are computed, of [`ConvKind::Blocked`] and [`ConvKind::Winograd`].
     pub math: Math,
 }
 
@@ -174,7 +174,7 @@ impl ConvKind {
         }
     }
 
-    /// Whether matrix units compute it.
+    /// Whether products of bf16 compute it.
     pub fn is_on_units(self, p: &ConvParams, threads: &Threads) -> bool {
         #[cfg(target_arch = "x86_64")]
         let takes = match self {

@@ -61,7 +61,7 @@ pub struct GemmParams {
     pub alpha: f32,
     /// Factor of what C held before; 0 does not read it.
     pub beta: f32,
-    /// How exactly matrix units compute it, of a packed B.
+    /// How exactly it is computed, with a packed B.
     pub math: Math,
 }
 
@@ -116,7 +116,7 @@ impl GemmParams {
         matrices.saturating_mul(self.m).saturating_mul(self.n).saturating_mul(self.k.max(1))
     }
 
-    /// Whether matrix units compute the product, if its B is packed.
+    /// Whether products of bf16 compute it, if its B is packed.
     pub fn is_on_units(&self, threads: &Threads) -> bool {
         #[cfg(target_arch = "x86_64")]
         let takes = bf16::unit(threads, self).is_some();

@@ -1,14 +1,14 @@
-//! How exactly matrix units compute what is f32.
+//! How exactly products of bf16 compute what is f32.
 
 use serde::{Deserialize, Serialize};
 
-/// How products of f32 are computed on a processor with matrix units (AMX), which multiply numbers of bf16 and add up in f32; on others
-/// they are products of f32 always. A number of f32 is a sum of three of bf16, its pieces, and of the products of two numbers' pieces
-/// those are added up that count.
+/// How products of f32 are computed on a processor that is faster at products of bf16, which it adds up in f32: by matrix units (AMX), or
+/// by dot products (AVX512-BF16) for [`Math::Bf16`]; on others they are products of f32 always. A number of f32 is a sum of three of bf16,
+/// its pieces, and of the products of two numbers' pieces those are added up that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Math {
-    /// As f32, by vector units.
+    /// As f32, by multiply-adds.
     #[default]
     F32,
     /// Three pieces of each number, six products: as exact as f32.
@@ -36,7 +36,7 @@ impl Math {
         Math::NAMES[self as usize]
     }
 
-    /// Its name, where matrix units compute it.
+    /// Its name, where it is computed by products of bf16.
     pub(crate) fn on_units(self) -> Option<&'static str> {
         (!self.is_f32()).then(|| self.name())
     }

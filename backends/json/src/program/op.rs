@@ -230,7 +230,7 @@ pub(crate) struct Conv {
     pub(crate) group: usize,
     /// Applied last.
     pub(crate) act: Activation,
-    /// How exactly matrix units compute it.
+    /// How exactly its products are computed.
     #[serde(default, skip_serializing_if = "Math::is_f32")]
     pub(crate) math: Math,
 }
@@ -273,7 +273,7 @@ pub(crate) struct Gemm {
     pub(crate) alpha: f32,
     /// Applied last.
     pub(crate) act: Activation,
-    /// How exactly matrix units compute it, where B is packed.
+    /// How exactly its products are computed, where B is packed.
     #[serde(default, skip_serializing_if = "Math::is_f32")]
     pub(crate) math: Math,
 }

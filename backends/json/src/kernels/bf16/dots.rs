@@ -15,8 +15,8 @@ const TALL: usize = 12;
 /// The same where that would be more rows than there are.
 const SHORT: usize = 8;
 
-/// Whether the processor has them, at twice the rate of multiply-adds: AMD's do (Zen 4 and Zen 5, measured), and on servers of Intel's they
-/// have half of that rate (measured on one of 2023).
+/// Whether the processor has them, at twice the rate of multiply-adds: AMD's Zen 4 does (measured), and on servers of Intel's they
+/// have half of the rate of multiply-adds (measured on one of 2023).
 pub(super) fn are_fast() -> bool {
     static FAST: OnceLock<bool> = OnceLock::new();
     *FAST.get_or_init(|| is_x86_feature_detected!("avx512bf16") && is_amd())
