@@ -265,6 +265,7 @@ struct Rows<'a> {
     p: &'a AttentionParams,
     threads: &'a Threads,
     /// What computes the products in bf16.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no other processor is known to have one"))]
     unit: Option<Unit>,
     first: usize,
     count: usize,

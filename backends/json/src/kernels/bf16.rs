@@ -32,6 +32,7 @@ pub(crate) const TILE_BYTES: usize = 1024;
 
 /// What computes such products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no other processor is known to have one"))]
 pub(crate) enum Unit {
     /// Matrix units.
     Tiles,
@@ -58,6 +59,7 @@ impl Unit {
     }
 
     /// Whether it is for this: dot products have twice the rate of multiply-adds, which three products of pieces use up.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no other processor is known to have one"))]
     pub(crate) fn computes(self, math: Math) -> bool {
         match self {
             Unit::Tiles => math != Math::F32,

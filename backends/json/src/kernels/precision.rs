@@ -42,6 +42,7 @@ impl Math {
     }
 
     /// Numbers of bf16 as whose sum a number is computed; one that is computed as f32 is one too.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn pieces(self) -> usize {
         match self {
             Math::F32 | Math::Bf16 => 1,
