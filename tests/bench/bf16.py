@@ -11,14 +11,13 @@ import argparse
 import statistics
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import openvino
 from compare import OPENVINO_BENCH, byoc, folder, output
-from int8 import error, results
 from openvino_bench import compiled
+from tables import error, print_rows, results
 
 COLUMNS = ["model", "threads", "byoc, f32: ms", "bf16", "weights of bf16 too", "OpenVINO", "bf16 / f32", "faster / OpenVINO"]
 COLUMNS += ["error: bf16", "weights of bf16 too", "OpenVINO"]
@@ -29,22 +28,6 @@ def openvino_results(model: Path, inputs: dict[str, np.ndarray]) -> list[np.ndar
     """What OpenVINO computes by default."""
     found = compiled(model, 1, None)({name: openvino.Tensor(value) for name, value in inputs.items()})
     return [found[port] for port in found]
-
-
-def main() -> None:
-    """Compiles each model once a way, then measures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data")
-    parser.add_argument("models", nargs="+")
-    parser.add_argument("--byoc", default="target/release/byoc")
-    parser.add_argument("--threads", nargs="*", type=int, default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--duration", type=float, default=0.25)
-    arguments = parser.parse_args()
-    print("| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|")
-    with tempfile.TemporaryDirectory() as temporary:
-        for model in arguments.models:
-            rows(arguments, model, Path(temporary))
 
 
 def rows(arguments: argparse.Namespace, model: str, temporary: Path) -> None:
@@ -77,4 +60,4 @@ def rows(arguments: argparse.Namespace, model: str, temporary: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    print_rows(__doc__, COLUMNS, rows)

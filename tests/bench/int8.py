@@ -12,13 +12,12 @@ import logging
 import statistics
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 from compare import ORT_BENCH, byoc, folder, output
 from onnxruntime.quantization import QuantType, quantize_dynamic
+from tables import error, print_rows, results
 
 COLUMNS = ["model", "threads", "byoc, f32: ms", "int8", "of the quantised model", "onnxruntime of it", "int8 / f32", "int8 / onnxruntime"]
 COLUMNS += ["MB: model", "int8", "quantised model", "error: byoc", "onnxruntime"]
@@ -31,34 +30,6 @@ def quantised(given: Path, target: Path) -> Path:
     if not model.exists():
         quantize_dynamic(given / "model.onnx", model, weight_type=QuantType.QInt8, per_channel=True, op_types_to_quantize=["MatMul", "Gemm"])
     return model
-
-
-def results(model: Path, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """What onnxruntime computes."""
-    return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, inputs)
-
-
-def error(found: list[np.ndarray], expected: list[np.ndarray]) -> float:
-    """The largest difference of an output of floats, in proportion to its largest number."""
-    pairs = [(a.astype(np.float64), b.astype(np.float64)) for a, b in zip(found, expected) if b.dtype.kind == "f"]
-    return max(np.abs(a - b).max() / max(np.abs(b).max(), np.finfo(np.float32).tiny) for a, b in pairs)
-
-
-def main() -> None:
-    """Quantises and compiles each model once, then measures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data")
-    parser.add_argument("models", nargs="+")
-    parser.add_argument("--byoc", default="target/release/byoc")
-    parser.add_argument("--threads", nargs="*", type=int, default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--duration", type=float, default=0.25)
-    arguments = parser.parse_args()
-    logging.disable(logging.WARNING)
-    print("| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|")
-    with tempfile.TemporaryDirectory() as temporary:
-        for model in arguments.models:
-            rows(arguments, model, Path(temporary))
 
 
 def rows(arguments: argparse.Namespace, model: str, temporary: Path) -> None:
@@ -90,4 +61,5 @@ def rows(arguments: argparse.Namespace, model: str, temporary: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    logging.disable(logging.WARNING)
+    print_rows(__doc__, COLUMNS, rows)

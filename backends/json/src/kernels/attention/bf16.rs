@@ -3,7 +3,9 @@
 use std::arch::x86_64::*;
 
 use super::{AttentionParams, Masked, Rows};
-use crate::kernels::bf16::terms::{self, Multiplier, Operand, SIDE, STEP, SUMS, Step, Terms, elements, from_line};
+use crate::kernels::bf16::terms::{
+    self, Multiplier, Operand, SIDE, STEP, SUMS, Step, Terms, elements, from_line, sum_of, to_line,
+};
 use crate::kernels::bf16::{self, TILE, TILE_BYTES, Unit};
 use crate::kernels::isa::Kernel;
 use crate::kernels::parallel::Threads;
@@ -181,8 +183,7 @@ impl bf16::Job for Attend<'_> {
         // SAFETY: the caller vouches for the unit, which nothing else here starts.
         let unit = unsafe { M::start() };
         let products = Products { unit: &unit, count, sums };
-        let [packed_keys, packed_values] =
-            packed.map(|packed| packed.as_ptr().wrapping_add(packed.as_ptr().align_offset(64).min(TILE)));
+        let [packed_keys, packed_values] = packed.map(|packed| packed[to_line(packed)..].as_ptr());
         // SAFETY: the maker vouches for rows, tiles and scratch.
         unsafe {
             put_queries::<T, M>(rows, queries);
@@ -324,7 +325,7 @@ unsafe fn put_sums(sums: &[f32; SUMS], [first, column]: [usize; 2], [rows, colum
     for half in 0..columns.div_ceil(TILE) {
         let left = (columns - half * TILE).min(TILE);
         for row in 0..rows {
-            let from = sums[((row / TILE * 2 + half) * TILE + row % TILE) * TILE..][..TILE].as_ptr();
+            let from = sums[sum_of(row, half)..][..TILE].as_ptr();
             let (row, column) = (first + row, column + half * TILE);
             // SAFETY: the caller vouches for it.
             unsafe {

@@ -122,49 +122,26 @@ fn against_f64() {
 fn hidden_keys_at_the_end_change_nothing() {
     for (heads, kv_heads, q_len) in [(4, 2, 1), (2, 2, 3), (8, 1, 1), (1, 1, 20)] {
         let (kv_len, dim) = (150, 8);
-        let side = |len: usize, heads: usize| [len * heads * dim, dim, heads * dim];
-        let p = AttentionParams {
-            batch: 1,
-            heads,
-            kv_heads,
-            q_len,
-            kv_len,
-            head_dim: dim,
-            v_dim: dim,
-            scale: 0.5,
-            causal: false,
-            hidden_gives_zeros: true,
-            q: side(q_len, heads),
-            k: side(kv_len, kv_heads),
-            v: side(kv_len, kv_heads),
-            out: side(q_len, heads),
-            mask: [0, 0, kv_len, 1],
-            math: Math::F32,
-        };
-        let q = values(q_len * heads * dim, 1);
-        let (k, mut v) = (values(kv_len * kv_heads * dim, 2), values(kv_len * kv_heads * dim, 3));
+        let p = params((1, heads, kv_heads, q_len, kv_len, dim, false));
+        let p = AttentionParams { scale: 0.5, hidden_gives_zeros: true, ..p };
+        let mut operands = operands(&p);
         let mut mask = values(q_len * kv_len, 4);
         for (query, row) in mask.chunks_exact_mut(kv_len).enumerate() {
             row[(60 + query).min(kv_len)..].fill(f32::NEG_INFINITY);
         }
-        let run = |isa: Isa, v: &[f32], mask: &[f32]| {
-            let mut out = vec![9.0; q.len()];
-            let mut scratch = vec![f32::NAN; attention_scratch_len(&p, 2).expect("countable")];
-            attention(&Threads::with_isa(2, isa), &p, &q, &k, v, Some(mask), &mut out, &mut scratch);
-            out
-        };
         for &isa in Isa::available() {
-            let mut want = vec![0.0; q.len()];
-            reference(&p, &q, &k, &v, Some(&mask), &mut want);
-            let found = run(isa, &v, &mask);
+            let threads = Threads::with_isa(2, isa);
+            let mut want = vec![0.0; operands[0].len()];
+            reference(&p, &operands[0], &operands[1], &operands[2], Some(&mask), &mut want);
+            let found = run(&threads, &p, &operands, Some(&mask));
             assert!(found.iter().zip(&want).all(|(got, want)| (f64::from(*got) - want).abs() < 1e-5), "{isa:?}");
             let nothing = vec![f32::NEG_INFINITY; mask.len()];
-            assert_eq!(run(isa, &v, &nothing), vec![0.0; q.len()]);
+            assert_eq!(run(&threads, &p, &operands, Some(&nothing)), vec![0.0; operands[0].len()]);
         }
         // Zero times infinity.
-        v[140 * kv_heads * dim] = f32::INFINITY;
+        operands[2][140 * kv_heads * dim] = f32::INFINITY;
         for &isa in Isa::available() {
-            assert!(run(isa, &v, &mask)[0].is_nan());
+            assert!(run(&Threads::with_isa(2, isa), &p, &operands, Some(&mask))[0].is_nan());
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::arch::x86_64::*;
 use std::sync::OnceLock;
 
-use super::terms::{Between, Multiplier, Rows, SUMS, Step, Terms, rounded};
+use super::terms::{Between, Multiplier, Rows, SUMS, Step, Terms, rounded, sum_of};
 use super::{TILE, TILE_BYTES};
 use crate::kernels::unrolled::unrolled;
 
@@ -138,9 +138,8 @@ unsafe fn pass<const R: usize, const C: usize, B: Between>(
     unrolled!(r in 0..R {
         let row = first + r;
         unrolled!(c in 0..C {
-            let at = ((row / TILE * 2 + c) * TILE + row % TILE) * TILE;
             // SAFETY: the sums of 32 rows of two times 16.
-            unsafe { _mm512_storeu_ps(sums.as_mut_ptr().add(at), tile[r][c]) };
+            unsafe { _mm512_storeu_ps(sums.as_mut_ptr().add(sum_of(row, c)), tile[r][c]) };
             checks[c] = _mm512_fmadd_ps(zero, tile[r][c], checks[c]);
         });
     });

@@ -109,7 +109,8 @@ pub(crate) trait Multiplier: Sized {
     /// As [`Multiplier::put_a`], and of `rows`.
     unsafe fn put_b<T: Terms>(to: *mut u8, stride: usize, rows: &impl Rows, index: usize);
 
-    /// The sums of the products of `rows` rows by `columns` columns, at most [`SIDE`] each, over all steps. Sums of further rows and columns are of no meaning. Whether all are finite; it may say no where one of those is not.
+    /// The sums of the products of `rows` rows by `columns` columns, at most [`SIDE`] each, over all steps, where [`sum_of`] says. Sums of
+    /// further rows and columns are of no meaning. Says whether all are finite; it may say no where one of those is not.
     ///
     /// # Safety
     /// The tiles of the operands are readable: all pieces, and of each the first tile, or both if there are more than [`TILE`] rows or columns.
@@ -218,10 +219,21 @@ pub(super) unsafe fn all_finite(sums: &[f32; SUMS]) -> bool {
     }
 }
 
+/// Where the 16 sums of a row are, in the first or the second tile of columns.
+#[inline(always)]
+pub(crate) fn sum_of(row: usize, half: usize) -> usize {
+    ((row / TILE * 2 + half) * TILE + row % TILE) * TILE
+}
+
 /// A slice from its first value at the start of a cache line on, of which a tile has sixteen; at most 15 values are left out.
 pub(crate) fn from_line(scratch: &mut [f32]) -> &mut [f32] {
-    let skip = scratch.as_ptr().align_offset(64).min(TILE - 1);
+    let skip = to_line(scratch);
     &mut scratch[skip..]
+}
+
+/// Values before the first one at the start of a cache line.
+pub(crate) fn to_line(values: &[f32]) -> usize {
+    values.as_ptr().align_offset(64).min(TILE - 1)
 }
 
 /// `count` elements of a row of A, at most 32, `stride` apart, and zeros.

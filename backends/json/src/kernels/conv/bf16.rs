@@ -11,7 +11,9 @@ use std::ops::Range;
 
 use super::pack::group_blocks;
 use super::{ConvParams, Operands};
-use crate::kernels::bf16::terms::{Between, Multiplier, Operand, Rows, SIDE, STEP, SUMS, Step, Terms, from_line};
+use crate::kernels::bf16::terms::{
+    Between, Multiplier, Operand, Rows, SIDE, STEP, SUMS, Step, Terms, from_line, sum_of,
+};
 use crate::kernels::bf16::{self, TILE, TILE_BYTES, Unit};
 use crate::kernels::gemm::finish::Finish;
 use crate::kernels::isa::{Isa, Kernel};
@@ -499,11 +501,6 @@ impl Rows for RowsOfFilter<'_> {
             }
         }
     }
-}
-
-/// Where the 16 sums of a position are, of the first or the second output block.
-fn sum_of(position: usize, half: usize) -> usize {
-    ((position / TILE * 2 + half) * TILE + position % TILE) * BLOCK
 }
 
 const _: () =

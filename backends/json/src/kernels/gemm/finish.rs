@@ -33,7 +33,7 @@ unsafe fn load<V: V16>(from: *const f32, width: usize, whole: bool) -> V {
     unsafe { if whole { V::load(from) } else { V::load_up_to(from, width) } }
 }
 
-/// 16 columns, which there are.
+/// 16 columns, which there are: what is to be done is known before the first row, which takes 1 to 5 % from products of bf16.
 struct Columns {
     /// Where they start, and from row to row.
     sums: (*const f32, usize),
