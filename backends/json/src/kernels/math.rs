@@ -34,46 +34,68 @@ unsafe fn round_product<V: V16>(x: V, factor: f32) -> V {
     unsafe { x.fma(V::splat(factor), V::splat(SIZE)).sub(V::splat(SIZE)) }
 }
 
-/// 2^n * e^r for integral n and |r| <= ln 2 / 2, with a polynomial of relative error 2e-8 (a weighted least-squares fit,
-/// exact at 0, to the least greatest error).
+/// 2^n * e^r for integral n and |r| <= ln 2 / 2, which is at least 2^-126 and below 2^128, with a polynomial of relative error 2e-8 (a
+/// weighted least-squares fit, exact at 0, to the least greatest error).
 ///
 /// # Safety
 /// The CPU has the features of `V` (so for every function of this file).
 #[inline(always)]
 unsafe fn scaled_exp<V: V16>(n: V, r: V) -> V {
     // SAFETY: the caller vouches for the features.
+    unsafe { exp_of_rest(r).scale2_of_normal(n) }
+}
+
+/// e^r, as [`scaled_exp`] has it.
+///
+/// # Safety
+/// As [`scaled_exp`].
+#[inline(always)]
+unsafe fn exp_of_rest<V: V16>(r: V) -> V {
+    // SAFETY: the caller vouches for the features.
+    unsafe { horner(r, [1.384_365_1e-3, 8.374_156e-3, 4.166_8e-2, 1.666_643_2e-1, 4.999_999_4e-1, 1.0, 1.0]) }
+}
+
+/// Below it e^x is 0 here (rather than a denormal number, which costs a hundred cycles, and masked attention scores end there).
+const LOWEST: f32 = -87.336_54;
+
+/// n and r of x = n ln 2 + r (Cody-Waite), for x from [`LOWEST`] on; NaN stays.
+///
+/// # Safety
+/// As [`scaled_exp`].
+#[inline(always)]
+unsafe fn exponent_and_rest<V: V16>(x: V) -> (V, V) {
+    // SAFETY: the caller vouches for the features.
     unsafe {
-        let fit = [1.384_365_1e-3, 8.374_156e-3, 4.166_8e-2, 1.666_643_2e-1, 4.999_999_4e-1, 1.0, 1.0];
-        horner(r, fit).scale2(n)
+        // NaN is the second operand.
+        let x = V::splat(LOWEST).max(x);
+        let n = round_product(x, std::f32::consts::LOG2_E);
+        (n, n.fma(V::splat(LN_2_EXCESS), n.fma(V::splat(-LN_2), x)))
     }
 }
 
-/// e^x = 2^n * e^r with x = n ln 2 + r (Cody-Waite).
+/// e^x = 2^n * e^r with x = n ln 2 + r.
 ///
 /// # Safety
 /// As [`scaled_exp`].
 #[inline(always)]
 pub(crate) unsafe fn exp<V: V16>(x: V) -> V {
     // SAFETY: the caller vouches for the features. Beyond the upper end the result is infinity. NaN stays: it is the second operand.
-    unsafe { exp_below_90(V::splat(89.0).min(x)) }
+    unsafe {
+        let (n, r) = exponent_and_rest(V::splat(89.0).min(x));
+        V::select_lt(x, V::splat(LOWEST), V::splat(0.0), exp_of_rest(r).scale2(n))
+    }
 }
 
-/// [`exp`] where no x is 90 or more: one operation less.
+/// [`exp`] where no x is above 88: fewer operations.
 ///
 /// # Safety
 /// As [`scaled_exp`].
 #[inline(always)]
-pub(crate) unsafe fn exp_below_90<V: V16>(x: V) -> V {
+pub(crate) unsafe fn exp_up_to_88<V: V16>(x: V) -> V {
     // SAFETY: the caller vouches for the features.
     unsafe {
-        // Below the lower end the result is 0 (rather than a denormal number, which costs a hundred cycles, and masked
-        // attention scores end there). NaN stays: it is the second operand.
-        let lowest = V::splat(-87.336_54);
-        let input = x;
-        let x = lowest.max(x);
-        let n = round_product(x, std::f32::consts::LOG2_E);
-        let r = n.fma(V::splat(LN_2_EXCESS), n.fma(V::splat(-LN_2), x));
-        V::select_lt(input, lowest, V::splat(0.0), scaled_exp(n, r))
+        let (n, r) = exponent_and_rest(x);
+        V::select_lt(x, V::splat(LOWEST), V::splat(0.0), scaled_exp(n, r))
     }
 }
 
@@ -104,7 +126,7 @@ pub(crate) unsafe fn erf<V: V16>(x: V) -> V {
                 -1.287_175_1e-1,
             ],
         );
-        let far = V::splat(1.0).sub(exp(far.fma(t, V::splat(0.0).sub(t))));
+        let far = V::splat(1.0).sub(exp_up_to_88(far.fma(t, V::splat(0.0).sub(t))));
         V::select_lt(V::splat(0.927_734_4), t, far.copysign(x), near)
     }
 }
@@ -123,7 +145,7 @@ pub(crate) unsafe fn tanh<V: V16>(x: V) -> V {
         let near = near.mul(s).fma(x, x);
         // From 10 on it is 1 in f32.
         let t_or_10 = V::splat(10.0).min(t);
-        let far = exp(t_or_10.add(t_or_10)).add(V::splat(1.0));
+        let far = exp_up_to_88(t_or_10.add(t_or_10)).add(V::splat(1.0));
         let far = V::splat(1.0).sub(V::splat(2.0).mul(far.reciprocal()));
         V::select_lt(V::splat(0.55), t, far.copysign(x), near)
     }
@@ -173,7 +195,7 @@ pub(crate) unsafe fn gelu_erf<V: V16>(x: V) -> V {
         ];
         let log = horner(t, fit).mul(t);
         let n = log.round();
-        let complement = scaled_exp(n, log.sub(n).mul(V::splat(std::f32::consts::LN_2)));
+        let complement = exp_of_rest(log.sub(n).mul(V::splat(std::f32::consts::LN_2))).scale2(n);
         // max(x, 0), but NaN for negative infinity, as the formula has it.
         let half = x.mul(V::splat(0.5));
         t.mul(V::splat(-0.5)).fma(complement, half.add(half.abs()))
@@ -216,7 +238,7 @@ pub(crate) unsafe fn mish<V: V16>(x: V) -> V {
     // SAFETY: the caller vouches for the features.
     unsafe {
         // Above 20 the factor is 1 in f32, and e^2x would overflow later; NaN stays.
-        let e = exp(V::splat(20.0).min(x));
+        let e = exp_up_to_88(V::splat(20.0).min(x));
         let n = e.mul(e.add(V::splat(2.0)));
         x.mul(n.div(n.add(V::splat(2.0))))
     }

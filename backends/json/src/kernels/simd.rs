@@ -9,6 +9,8 @@
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod squares;
+#[cfg(test)]
+mod tests;
 #[cfg(target_arch = "x86_64")]
 mod upper;
 
@@ -83,6 +85,12 @@ pub(crate) trait V16: Copy {
     fn copysign(self, sign: Self) -> Self;
     /// `self * 2^n` for integral `n` in -250..=250.
     fn scale2(self, n: Self) -> Self;
+    /// As [`V16::scale2`], where `self` is at least 0.5 and below 2 and the product is at least 2^-126 and below 2^128, or both are
+    /// NaN: in fewer operations where the hardware has none for it.
+    #[inline(always)]
+    fn scale2_of_normal(self, n: Self) -> Self {
+        self.scale2(n)
+    }
     /// `a < b ? yes : no`.
     fn select_lt(a: Self, b: Self, yes: Self, no: Self) -> Self;
 
@@ -218,6 +226,29 @@ impl V16 for Avx2x16 {
         unsafe { Avx2x16(_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))) }
     }
     #[inline(always)]
+    unsafe fn load_part(p: *const f32, n: usize, fill: f32) -> Self {
+        /// From its middle minus `n` on, what the lanes read: `n` times yes, then no.
+        const READ: [i32; 32] = {
+            let mut read = [0; 32];
+            let mut at = 0;
+            while at < 16 {
+                read[at] = -1;
+                at += 1;
+            }
+            read
+        };
+        // SAFETY: 16 of `READ` follow, as n <= 16 is taken off 16; the caller vouches for AVX2 and `n` readable values, other lanes are
+        // not touched.
+        unsafe {
+            let read = READ.as_ptr().add(16 - n.min(16));
+            let (low, high) = (_mm256_loadu_si256(read.cast()), _mm256_loadu_si256(read.add(8).cast()));
+            let fill = _mm256_set1_ps(fill);
+            let (first, second) = (_mm256_maskload_ps(p, low), _mm256_maskload_ps(p.wrapping_add(8), high));
+            let first = _mm256_blendv_ps(fill, first, _mm256_castsi256_ps(low));
+            Avx2x16(first, _mm256_blendv_ps(fill, second, _mm256_castsi256_ps(high)))
+        }
+    }
+    #[inline(always)]
     unsafe fn load_f16(p: *const f16) -> Self {
         // SAFETY: the caller vouches for AVX2, with which `Isa` has F16C, and 16 readable values.
         unsafe {
@@ -277,6 +308,12 @@ impl V16 for Avx2x16 {
             let a = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(half), bias));
             let b = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(_mm256_sub_ps(n, half)), bias));
             _mm256_mul_ps(_mm256_mul_ps(x, _mm256_castsi256_ps(a)), _mm256_castsi256_ps(b))
+        }
+    );
+    halves!(
+        scale2_of_normal(x, n) = {
+            let exponent = _mm256_slli_epi32::<23>(_mm256_cvtps_epi32(n));
+            _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x), exponent))
         }
     );
     #[inline(always)]

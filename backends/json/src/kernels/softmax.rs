@@ -71,7 +71,7 @@ impl Kernel for Columns {
             for row in 0..len {
                 for j in (0..width).step_by(16) {
                     let at = x.add(row * step + j);
-                    let e = math::exp_below_90(V::load_up_to(at, width - j).sub(V::load(largest.as_ptr().add(j))));
+                    let e = math::exp_up_to_88(V::load_up_to(at, width - j).sub(V::load(largest.as_ptr().add(j))));
                     V::load(sums.as_ptr().add(j)).add(e).store(sums.as_mut_ptr().add(j));
                     if !log {
                         e.store_up_to(at, width - j);
@@ -148,7 +148,7 @@ impl Kernel for ExpInto<'_> {
             let shift = V::splat(largest_number::<V>(row));
             let mut sum = V::splat(0.0);
             for place in 0..whole {
-                let e = math::exp_below_90(V::load(row.as_ptr().add(place * 16)).sub(shift));
+                let e = math::exp_up_to_88(V::load(row.as_ptr().add(place * 16)).sub(shift));
                 sum = sum.add(e);
                 e.store(to.add(place * step));
             }
@@ -156,7 +156,7 @@ impl Kernel for ExpInto<'_> {
             if left > 0 {
                 // e^-infinity is 0: the missing lanes do not count.
                 let last = V::load_part(row.as_ptr().add(whole * 16), left, f32::NEG_INFINITY);
-                let e = math::exp_below_90(last.sub(shift));
+                let e = math::exp_up_to_88(last.sub(shift));
                 sum = sum.add(e);
                 e.store(to.add(whole * step));
                 done += 1;
@@ -208,7 +208,7 @@ unsafe fn exp_sum<V: V16>(row: &mut [f32], shift: f32, store: bool) -> f32 {
         let mut sum = V::splat(0.0);
         let mut chunks = row.chunks_exact_mut(16);
         for chunk in &mut chunks {
-            let e = math::exp_below_90(V::load(chunk.as_ptr()).sub(shift));
+            let e = math::exp_up_to_88(V::load(chunk.as_ptr()).sub(shift));
             sum = sum.add(e);
             if store {
                 e.store(chunk.as_mut_ptr());
@@ -218,7 +218,7 @@ unsafe fn exp_sum<V: V16>(row: &mut [f32], shift: f32, store: bool) -> f32 {
         if !rest.is_empty() {
             // e^-infinity is 0: the missing lanes do not count.
             let x = V::load_part(rest.as_ptr(), rest.len(), f32::NEG_INFINITY);
-            let e = math::exp_below_90(x.sub(shift));
+            let e = math::exp_up_to_88(x.sub(shift));
             // Where the shift is not a number, or infinite, so is the sum.
             sum = sum.add(e);
             if store {

@@ -15,6 +15,9 @@ use std::ops::Range;
 /// Bytes of weights and of input that should stay in the second-level cache together.
 const WEIGHT_BUDGET: usize = 192 * 1024;
 const INPUT_BUDGET: usize = 256 * 1024;
+/// Bytes of weights that should stay in the first-level cache: where tiles have few pixels, weights from the second-level one come too
+/// slowly.
+const NEAR_WEIGHT_BUDGET: usize = 18 * 1024;
 
 /// Whether one input pixel makes one output pixel.
 fn pointwise(p: &ConvParams) -> bool {
@@ -100,6 +103,7 @@ impl Plan {
         let row_bytes = (rows.in_width * BLOCK * in_blocks * size_of::<f32>()).saturating_mul(p.stride[0]);
         let weights_dominate = out_count * in_blocks * block_bytes > row_bytes.saturating_mul(rows.count);
         let units = out_count.div_ceil(at_once);
+        let weight_budget = if isa == Isa::Avx2 { NEAR_WEIGHT_BUDGET } else { WEIGHT_BUDGET };
         let (out_parts, row_parts) = grid(threads, p.n * groups, units, rows.count, weights_dominate);
         Plan {
             rows,
@@ -110,7 +114,7 @@ impl Plan {
             out_parts,
             row_parts,
             band: (INPUT_BUDGET / row_bytes.max(1)).max(4),
-            depth: (WEIGHT_BUDGET / (block_bytes * at_once)).clamp(1, in_blocks.max(1)),
+            depth: (weight_budget / (block_bytes * at_once)).clamp(1, in_blocks.max(1)),
         }
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct Taps {
     pub(super) left: usize,
     block_left: usize,
     row_left: usize,
-    in_block: usize,
+    pub(super) in_block: usize,
     in_row: usize,
     /// From a tap to the next one in its row, from the last one of a row to the next row and of a block to the next block, in x and w.
     step: (usize, usize),

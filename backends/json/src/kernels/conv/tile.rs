@@ -81,42 +81,42 @@ pub(super) fn pixel_step<const S: usize>(t: &Tile) -> usize {
     if S == 0 { t.x_pixel } else { S * BLOCK }
 }
 
-/// One kernel tap over up to 16 input channels: acc[p][o] += x[p][i] * w[i][o], for the pixels L..P - R.
+/// Input channel `i` of one kernel tap: acc[p][o] += x[p][i] * w[i][o], for the pixels L..P - R.
 ///
 /// # Safety
 /// As [`tile`]; `x` is readable for those pixels.
 #[inline(always)]
-unsafe fn tap<V: V16, const P: usize, const OB: usize, const S: usize, const L: usize, const R: usize>(
+unsafe fn channel<V: V16, const P: usize, const OB: usize, const S: usize, const L: usize, const R: usize>(
     t: &Tile,
-    x: *const f32,
-    w: *const f32,
-    channels: usize,
+    (x, w): (*const f32, *const f32),
+    i: usize,
+    fetches: bool,
     acc: &mut [[V; OB]; P],
 ) {
-    for i in 0..channels {
-        // SAFETY: the caller vouches for the pointers; i < 16.
-        unsafe {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        if fetches {
             V::prefetch(w.wrapping_add(t.ahead + i * BLOCK));
-            let mut wv = [V::splat(0.0); OB];
-            unrolled!(o in 0..OB {
-                wv[o] = V::load(w.add(o * t.w_out_block + i * BLOCK));
-            });
-            unrolled!(p in 0..P {
-                if p >= L && p + R < P {
-                    let xv = V::splat(*x.wrapping_add(p * pixel_step::<S>(t) + i));
-                    unrolled!(o in 0..OB {
-                        acc[p][o] = xv.fma(wv[o], acc[p][o]);
-                    });
-                }
-            });
         }
+        let mut wv = [V::splat(0.0); OB];
+        unrolled!(o in 0..OB {
+            wv[o] = V::load(w.add(o * t.w_out_block + i * BLOCK));
+        });
+        unrolled!(p in 0..P {
+            if p >= L && p + R < P {
+                let xv = V::splat(*x.wrapping_add(p * pixel_step::<S>(t) + i));
+                unrolled!(o in 0..OB {
+                    acc[p][o] = xv.fma(wv[o], acc[p][o]);
+                });
+            }
+        });
     }
 }
 
-/// [`tap`] for any number of pixels outside.
+/// One tap over up to 16 input channels, as [`channel`], for any number of pixels outside.
 ///
 /// # Safety
-/// As [`tap`].
+/// As [`channel`].
 #[inline(always)]
 unsafe fn tap_any<V: V16, const P: usize, const OB: usize, const S: usize>(
     t: &Tile,
@@ -141,7 +141,7 @@ unsafe fn tap_any<V: V16, const P: usize, const OB: usize, const S: usize>(
     });
 }
 
-/// [`tap`] for all taps in the columns `kws`.
+/// All channels of all taps in the columns `kws`; what is ahead is fetched or not.
 ///
 /// # Safety
 /// As [`tile`]; no pixels are outside there but the first L and the last R.
@@ -149,14 +149,29 @@ unsafe fn tap_any<V: V16, const P: usize, const OB: usize, const S: usize>(
 unsafe fn taps<V: V16, const P: usize, const OB: usize, const S: usize, const L: usize, const R: usize>(
     t: &Tile,
     kws: Range<usize>,
+    fetches: bool,
     acc: &mut [[V; OB]; P],
 ) {
     let mut at = Taps::new(t, kws);
-    while at.left > 0 {
-        let channels = if at.last() { t.last_channels } else { BLOCK };
-        // SAFETY: the caller vouches for the pointers.
-        unsafe { tap::<V, P, OB, S, L, R>(t, at.x, at.w, channels, acc) };
-        at.next();
+    // SAFETY: the caller vouches for the pointers; i < 16.
+    unsafe {
+        if V::REGISTERS == 2 {
+            // Written out, as steps of products are (`gemm/tile.rs`).
+            let others = if t.last_channels == BLOCK { 0 } else { at.in_block };
+            while at.left > others {
+                unrolled!(i in 0..BLOCK {
+                    channel::<V, P, OB, S, L, R>(t, (at.x, at.w), i, fetches, acc);
+                });
+                at.next();
+            }
+        }
+        while at.left > 0 {
+            let channels = if at.last() { t.last_channels } else { BLOCK };
+            for i in 0..channels {
+                channel::<V, P, OB, S, L, R>(t, (at.x, at.w), i, true, acc);
+            }
+            at.next();
+        }
     }
 }
 
@@ -167,15 +182,38 @@ unsafe fn tile<V: V16, const P: usize, const OB: usize, const S: usize>(t: &Tile
     fetch::<V, P, OB>(t);
     // SAFETY: the caller vouches for features and pointers.
     unsafe {
-        // Two ways, each with sums of its own, so that one does not cost the other registers.
-        if t.inside {
+        // Each way has sums of its own, so that one does not cost the other registers.
+        if t.inside && t.ahead == 0 && V::REGISTERS == 2 {
             let mut acc = [[V::splat(0.0); OB]; P];
-            taps::<V, P, OB, S, 0, 0>(t, 0..t.kw, &mut acc);
+            taps::<V, P, OB, S, 0, 0>(t, 0..t.kw, false, &mut acc);
+            finish(t, &acc);
+        } else if t.inside {
+            let mut acc = [[V::splat(0.0); OB]; P];
+            taps::<V, P, OB, S, 0, 0>(t, 0..t.kw, true, &mut acc);
             finish(t, &acc);
         } else {
             clipped::<V, P, OB, S>(t);
         }
     }
+}
+
+/// [`taps`] for the columns from `kw` on in which the first L pixels and the last R are outside; gives the first column in which
+/// others are.
+///
+/// # Safety
+/// As [`tile`].
+#[inline(always)]
+unsafe fn columns<V: V16, const P: usize, const OB: usize, const S: usize, const L: usize, const R: usize>(
+    t: &Tile,
+    mut kw: usize,
+    acc: &mut [[V; OB]; P],
+) -> usize {
+    while kw < t.kw && t.outside::<S>(kw, P) == (L, R) {
+        // SAFETY: the caller vouches for features and pointers.
+        unsafe { taps::<V, P, OB, S, L, R>(t, kw..kw + 1, true, acc) };
+        kw += 1;
+    }
+    kw
 }
 
 /// [`tile`] where pixels may be outside, by one column of taps after the other.
@@ -187,11 +225,20 @@ unsafe fn clipped<V: V16, const P: usize, const OB: usize, const S: usize>(t: &T
     // SAFETY: the caller vouches for features and pointers.
     unsafe {
         let mut acc = [[V::splat(0.0); OB]; P];
-        for kw in 0..t.kw {
+        let mut kw = 0;
+        // One after the other, from the left border to the right one: with a choice of them for each column the compiler stores and
+        // loads all sums in each step of AVX2 (convolutions with a stride took half as long again), and without it in those of AVX-512.
+        let in_order = V::REGISTERS == 2 && S != 0;
+        if in_order {
+            kw = columns::<V, P, OB, S, 1, 0>(t, kw, &mut acc);
+            kw = columns::<V, P, OB, S, 0, 0>(t, kw, &mut acc);
+            kw = columns::<V, P, OB, S, 0, 1>(t, kw, &mut acc);
+        }
+        for kw in kw..t.kw {
             match t.outside::<S>(kw, P) {
-                (0, 0) => taps::<V, P, OB, S, 0, 0>(t, kw..kw + 1, &mut acc),
-                (1, 0) if S != 0 => taps::<V, P, OB, S, 1, 0>(t, kw..kw + 1, &mut acc),
-                (0, 1) if S != 0 => taps::<V, P, OB, S, 0, 1>(t, kw..kw + 1, &mut acc),
+                (0, 0) if !in_order => taps::<V, P, OB, S, 0, 0>(t, kw..kw + 1, true, &mut acc),
+                (1, 0) if !in_order && S != 0 => taps::<V, P, OB, S, 1, 0>(t, kw..kw + 1, true, &mut acc),
+                (0, 1) if !in_order && S != 0 => taps::<V, P, OB, S, 0, 1>(t, kw..kw + 1, true, &mut acc),
                 out => {
                     let mut at = Taps::new(t, kw..kw + 1);
                     while at.left > 0 {
@@ -297,6 +344,8 @@ pub(super) fn tiles(isa: Isa, out_blocks: usize, stride: usize) -> &'static [Til
         #[cfg(target_arch = "x86_64")]
         (Isa::Avx512, _, _) => tiles!(avx512, 1, 0, [1 2 3 4 5 6 7 8]),
         #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, 4, _) => tiles!(avx2, 4, 0, [1]),
+        #[cfg(target_arch = "x86_64")]
         (Isa::Avx2, _, 1) => tiles!(avx2, 1, 1, [1 2 3 4 5 6]),
         #[cfg(target_arch = "x86_64")]
         (Isa::Avx2, _, 2) => tiles!(avx2, 1, 2, [1 2 3 4 5 6]),
@@ -312,6 +361,8 @@ pub(super) fn out_blocks(isa: Isa, blocks: usize, width: usize, stride: usize) -
     match isa {
         Isa::Avx512 if width <= 7 && blocks >= 4 && stride <= 2 => 4,
         Isa::Avx512 if blocks >= 2 => 2,
+        // One pixel of one block is two sums, which wait for each other.
+        Isa::Avx2 if width == 1 && blocks >= 4 => 4,
         _ => 1,
     }
 }

@@ -153,7 +153,10 @@ impl Block<'_> {
                 // Each tile fetches one panel of the next columns; with fewer tiles the hardware must do.
                 let next = if index < blocks && matches!(self.b, Source::Packed(..)) { blocks + index } else { 0 };
                 let a = a[pack::panel_a_len(start, p.k) + ks.start * rows..].as_ptr();
-                let tile = Tile::new(a, b, b_panel, ks.len(), next * b_panel);
+                let mut tile = Tile::new(a, b, b_panel, ks.len(), next * b_panel);
+                if self.isa == Isa::Avx2 && blocks == 1 && matches!(self.b, Source::Packed(..)) {
+                    tile.fetch_part(index, parts);
+                }
                 let rows_of_c = panels.first + start..panels.first + start + rows;
                 let (first, last) = (ks.start == 0, ks.end == p.k);
                 // SAFETY: the table matches the CPU; the caller vouches for A, B and C.

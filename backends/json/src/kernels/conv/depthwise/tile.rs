@@ -33,6 +33,24 @@ unsafe fn column<V: V16, const P: usize, const S: usize, const L: usize, const R
     }
 }
 
+/// [`column`] for those from `kw` on in which the first L pixels and the last R are outside; gives the first in which others are.
+///
+/// # Safety
+/// As [`tile`].
+#[inline(always)]
+unsafe fn columns<V: V16, const P: usize, const S: usize, const L: usize, const R: usize>(
+    t: &Tile,
+    mut kw: usize,
+    acc: &mut [[V; 1]; P],
+) -> usize {
+    while kw < t.kw && t.outside::<S>(kw, P) == (L, R) {
+        // SAFETY: the caller vouches for features and pointers.
+        unsafe { column::<V, P, S, L, R>(t, kw, acc) };
+        kw += 1;
+    }
+    kw
+}
+
 /// [`column`] for any number of pixels outside.
 ///
 /// # Safety
@@ -65,13 +83,30 @@ unsafe fn tile<V: V16, const P: usize, const S: usize>(t: &Tile) {
     // SAFETY: the caller vouches for features and pointers.
     unsafe {
         let mut acc = [[V::splat(0.0); 1]; P];
-        for kw in 0..t.kw {
+        let mut kw = 0;
+        // From the left border to the right one: as in convolutions over all channels, a choice for each column would make the compiler
+        // put the sums of AVX2 into memory, and its absence those of AVX-512.
+        let in_order = V::REGISTERS == 2 && S != 0;
+        if in_order && t.inside {
+            for kw in 0..t.kw {
+                column::<V, P, S, 0, 0>(t, kw, &mut acc);
+            }
+            return finish(t, &acc);
+        }
+        if in_order {
+            kw = columns::<V, P, S, 2, 0>(t, kw, &mut acc);
+            kw = columns::<V, P, S, 1, 0>(t, kw, &mut acc);
+            kw = columns::<V, P, S, 0, 0>(t, kw, &mut acc);
+            kw = columns::<V, P, S, 0, 1>(t, kw, &mut acc);
+            kw = columns::<V, P, S, 0, 2>(t, kw, &mut acc);
+        }
+        for kw in kw..t.kw {
             match if t.inside { (0, 0) } else { t.outside::<S>(kw, P) } {
-                (0, 0) => column::<V, P, S, 0, 0>(t, kw, &mut acc),
-                (1, 0) if S != 0 => column::<V, P, S, 1, 0>(t, kw, &mut acc),
-                (2, 0) if S != 0 => column::<V, P, S, 2, 0>(t, kw, &mut acc),
-                (0, 1) if S != 0 => column::<V, P, S, 0, 1>(t, kw, &mut acc),
-                (0, 2) if S != 0 => column::<V, P, S, 0, 2>(t, kw, &mut acc),
+                (0, 0) if !in_order => column::<V, P, S, 0, 0>(t, kw, &mut acc),
+                (1, 0) if !in_order && S != 0 => column::<V, P, S, 1, 0>(t, kw, &mut acc),
+                (2, 0) if !in_order && S != 0 => column::<V, P, S, 2, 0>(t, kw, &mut acc),
+                (0, 1) if !in_order && S != 0 => column::<V, P, S, 0, 1>(t, kw, &mut acc),
+                (0, 2) if !in_order && S != 0 => column::<V, P, S, 0, 2>(t, kw, &mut acc),
                 out => column_any::<V, P, S>(t, kw, out, &mut acc),
             }
         }
