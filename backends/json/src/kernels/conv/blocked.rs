@@ -15,8 +15,8 @@ use std::ops::Range;
 /// Bytes of weights and of input that should stay in the second-level cache together.
 const WEIGHT_BUDGET: usize = 192 * 1024;
 const INPUT_BUDGET: usize = 256 * 1024;
-/// Bytes of weights that should stay in the first-level cache: where tiles have few pixels, weights from the second-level one come too
-/// slowly.
+/// Bytes of weights that should stay in the first-level cache with AVX2: for its tiles of 6 pixels in one block, weights from the
+/// second-level one come too slowly.
 const NEAR_WEIGHT_BUDGET: usize = 18 * 1024;
 
 /// Whether one input pixel makes one output pixel.
