@@ -85,9 +85,13 @@ impl Wrong {
         text += &format!("; rows {} to {}, columns {} to {}", rows.0, rows.1, columns.0, columns.1);
         let mut factors = self.factors.clone();
         factors.sort_by(f64::total_cmp);
-        if let [lowest, .., highest] = factors[..] {
-            let middle = factors[factors.len() / 2];
-            text += &format!("; found / expected is {middle:.3}, from {lowest:.3} to {highest:.3}");
+        match factors[..] {
+            [] => {}
+            [one] => text += &format!("; found / expected is {one:.3}"),
+            [lowest, .., highest] => {
+                let middle = factors[factors.len() / 2];
+                text += &format!("; found / expected is {middle:.3}, from {lowest:.3} to {highest:.3}");
+            }
         }
         let most = self.cells.iter().flatten().max().copied().unwrap_or(1);
         let cell = |&wrong: &usize| match wrong {
@@ -122,6 +126,12 @@ mod tests {
                         0 zero; rows 1 to 1, columns 8 to 15; found / expected is 2.000, from 2.000 to 2.000; by row and \
                         column modulo 64: .#...... ........ ........ ........ ........ ........ ........ ........";
         assert_eq!(found, Err(expected.into()));
+    }
+
+    #[test]
+    fn one_wrong_element_is_told_as_many_are() {
+        let found = told(1, &[(4.0, 2.0, 3.0)]);
+        assert!(found.is_err_and(|text| text.contains("columns 0 to 0; found / expected is 2.000; by row")));
     }
 
     #[test]

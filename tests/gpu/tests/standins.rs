@@ -146,7 +146,8 @@ fn is_one_line(library: (&str, &str), change: (&str, &str), arguments: &[&str], 
     let (folder, scratch) = (temporary(), temporary());
     changed(folder.path(), library.0, library.1, change);
     let mut command = suite(&[folder.path(), both()], scratch.path());
-    let output = command.args(["--only", "correctness", "--case", "two inputs f"]).args(arguments);
+    // Of a seed whose matrices have many elements: rounding of a single one would tell another factor.
+    let output = command.args(["--only", "correctness", "--case", "two inputs f", "--seed", "1"]).args(arguments);
     let output = output.output().expect("the suite starts");
     let text = text(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
