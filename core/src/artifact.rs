@@ -1,6 +1,7 @@
 //! The artifact: one file in the safetensors layout that holds the graph, the code of every region and every stored
 //! constant once. Only the modules in here know byte offsets of the file; `docs/artifact-format.md` describes it.
 
+mod aligned;
 mod check;
 #[cfg(feature = "compiler")]
 mod code;

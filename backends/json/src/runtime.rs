@@ -13,6 +13,7 @@ use crate::kernels::Threads;
 use crate::program::Program;
 
 mod bind;
+mod buffer;
 mod calls;
 mod memory;
 mod plan;
@@ -24,7 +25,8 @@ mod steps;
 mod work;
 
 use bind::Bound;
-use memory::{Buffer, Frame, Inputs, Outputs};
+use buffer::Buffer;
+use memory::{Frame, Inputs, Outputs};
 use prepare::{Prepared, PreparedStep};
 use shapes::Shapes;
 use steps::Clock;

@@ -3,12 +3,13 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use byoc_plugin_api::DType;
 use bytes::Bytes;
 
+use super::aligned::AlignedWriter;
 use super::header::{Header, Tensor, byte_length, carrier};
 use super::manifest::Manifest;
 #[cfg(feature = "compiler")]
@@ -17,7 +18,7 @@ use super::{FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PLAIN_FORMAT, PRODUCER_KEY, c
 use crate::atomic_file::{self, Scratch};
 use crate::diagnostic::{Code, Diagnostic, Result};
 
-/// What is hashed and written at a time: large enough for the disk, small enough to stay in the cache between the two.
+/// What is hashed and gathered at a time: small enough to stay in the cache between the two.
 const PIECE: usize = 256 * 1024;
 
 /// Entries of at least this many bytes start at a page, so that they can be mapped and sent to devices by themselves.
@@ -201,7 +202,7 @@ impl Plan {
     /// Writes everything to `out`, which must be empty, and returns the size.
     pub(super) fn stream(mut self, out: &mut (impl Write + Seek), progress: Progress<'_>) -> io::Result<u64> {
         let placeholder = self.header.encode().map_err(io::Error::other)?;
-        let mut out = BufWriter::with_capacity(PIECE, out);
+        let mut out = AlignedWriter::new(out);
         out.write_all(&placeholder)?;
         let count = self.sources.len();
         for (index, (tensor, (bytes, known))) in self.header.tensors.iter_mut().zip(&self.sources).enumerate() {
@@ -220,6 +221,7 @@ impl Plan {
         }
         let header = self.header.encode().map_err(io::Error::other)?;
         debug_assert_eq!(header.len(), placeholder.len());
+        let out = out.finish()?;
         out.seek(SeekFrom::Start(0))?;
         out.write_all(&header)?;
         out.flush()?;

@@ -65,6 +65,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("backends/nvidia/standins/src/cpu.rs", "calls of kernels that run on the host"),
     ("backends/nvidia/tests/standins", "calls of the stand-ins for CUDA's libraries"),
     ("backends/json/src/kernels", "vector instructions, disjoint parts of one buffer for several threads"),
+    ("backends/json/src/runtime/buffer.rs", "memory that regions allocate"),
     ("backends/json/src/runtime/memory.rs", "views of the region's own arena"),
     ("backends/kendryte/src/simulator/isa", "vector instructions"),
     ("tests/bench/src/gemm.rs", "calls of the crate gemm"),

@@ -2,7 +2,7 @@
 
 use byoc_plugin_api::{BoundConstants, DType, Error, TensorView, bf16, f16, from_hex};
 
-use super::memory::Buffer;
+use super::buffer::Buffer;
 use crate::constants::{Recipe, Values};
 use crate::kernels::Narrow;
 use crate::program::{Op, Program, Source, Value};

@@ -3,7 +3,8 @@
 
 use byoc_dim::{Lifetime, plan_arena};
 
-use super::memory::{ALIGNMENT, Slot, Storage};
+use super::buffer::ALIGNMENT;
+use super::memory::{Slot, Storage};
 use crate::program::{Op, Program};
 
 /// The memory plan of a program for given sizes.

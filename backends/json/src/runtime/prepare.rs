@@ -3,8 +3,9 @@
 use byoc_plugin_api::{Error, TensorView};
 
 use super::bind::Bound;
+use super::buffer::ALIGNMENT;
 use super::calls::{self, Call, Signature};
-use super::memory::{ALIGNMENT, Frame, Operand, Slot, Storage};
+use super::memory::{Frame, Operand, Slot, Storage};
 use super::plan::{self, Sharing};
 use super::work::Work;
 use crate::kernels::Threads;

@@ -24,43 +24,59 @@ pub(super) fn len(kind: ConvKind, p: &ConvParams) -> Option<usize> {
 }
 
 pub(super) fn pack(kind: ConvKind, p: &ConvParams, oihw: &[f32], out: &mut [f32]) {
-    let (group_ic, group_oc) = p.group_channels();
-    let taps = p.kh * p.kw;
-    assert_eq!(oihw.len(), p.oc * group_ic * taps);
+    assert_eq!(oihw.len(), p.oc * p.group_channels().0 * p.kh * p.kw);
     assert_eq!(Some(out.len()), len(kind, p));
+    match kind {
+        ConvKind::Plain | ConvKind::Transposed => out.copy_from_slice(oihw),
+        ConvKind::Depthwise | ConvKind::First => pack_filters(p, oihw, out),
+        ConvKind::Blocked | ConvKind::Winograd => pack_blocks(p, oihw, out),
+    }
+}
+
+/// As [o block][tap][i][16 o].
+fn pack_filters(p: &ConvParams, oihw: &[f32], out: &mut [f32]) {
+    let ((group_ic, _), taps) = (p.group_channels(), p.kh * p.kw);
+    let inner = group_ic * taps;
+    out.fill(0.0);
+    for (o, filter) in oihw.chunks_exact(inner.max(1)).enumerate() {
+        let block = &mut out[o / BLOCK * inner * BLOCK..][..inner * BLOCK];
+        for (i, window) in filter.chunks_exact(taps).enumerate() {
+            for (tap, &weight) in window.iter().enumerate() {
+                block[(tap * group_ic + i) * BLOCK + o % BLOCK] = weight;
+            }
+        }
+    }
+}
+
+/// As [group][o block][i block][tap][16 i][16 o], zero where an input channel is none of the output channel's.
+fn pack_blocks(p: &ConvParams, oihw: &[f32], out: &mut [f32]) {
+    let ((group_ic, group_oc), taps) = (p.group_channels(), p.kh * p.kw);
     let (ib, ob, groups) = group_blocks(p);
     // Channels of a kernel's group; wider than the convolution's own when small groups are joined.
     let (wide_ic, wide_oc) = (p.ic / groups, p.oc / groups);
-    // The weight from `i` (counted within the kernel's group) to output channel `o`, zero where they do not meet.
-    let weight = |o: usize, i: usize, tap: usize| {
-        let first_ic = (o / group_oc) * group_ic;
-        let ic = (o / wide_oc) * wide_ic + i;
-        if ic < first_ic || ic >= first_ic + group_ic { 0.0 } else { oihw[(o * group_ic + ic - first_ic) * taps + tap] }
-    };
-    match kind {
-        ConvKind::Plain | ConvKind::Transposed => out.copy_from_slice(oihw),
-        ConvKind::Depthwise | ConvKind::First => {
-            let inner = group_ic * taps;
-            for (at, block) in out.chunks_exact_mut(BLOCK).enumerate() {
-                let (first, k) = (at / inner * BLOCK, at % inner);
-                // [o block][tap][i][16 o]
-                let k = k % group_ic * taps + k / group_ic;
-                for (lane, v) in block.iter_mut().enumerate() {
-                    *v = if first + lane < p.oc { oihw[(first + lane) * inner + k] } else { 0.0 };
-                }
+    let (inner, pixel) = (group_ic * taps, BLOCK * BLOCK);
+    out.fill(0.0);
+    // Filters are read from end to end, those of a block side by side: they may come from a file.
+    for (at, blocks) in out.chunks_exact_mut((ib * taps * pixel).max(1)).enumerate() {
+        let (group, outs) = (at / ob, at % ob * BLOCK);
+        let first = group * wide_oc + outs;
+        let filters = first..first + BLOCK.min(wide_oc - outs);
+        let row = |o: usize| &oihw[o * inner..][..inner];
+        if filters.len() == BLOCK && group_ic == wide_ic {
+            let rows: [&[f32]; BLOCK] = std::array::from_fn(|lane| row(first + lane));
+            for (i, tap) in (0..group_ic).flat_map(|i| (0..taps).map(move |tap| (i, tap))) {
+                let to = &mut blocks[(i / BLOCK * taps + tap) * pixel + i % BLOCK * BLOCK..][..BLOCK];
+                to.iter_mut().zip(rows).for_each(|(to, row)| *to = row[i * taps + tap]);
             }
+            continue;
         }
-        ConvKind::Blocked | ConvKind::Winograd => {
-            // [group][ob][ib][tap][16 i][16 o]
-            for (at, row) in out.chunks_exact_mut(BLOCK).enumerate() {
-                let lane_i = at % BLOCK;
-                let tap = at / BLOCK % taps;
-                let i = at / (BLOCK * taps) % ib * BLOCK + lane_i;
-                let o_block = at / (BLOCK * taps * ib) % ob;
-                let group = at / (BLOCK * taps * ib * ob);
-                for (lane, v) in row.iter_mut().enumerate() {
-                    let o = o_block * BLOCK + lane;
-                    *v = if i < wide_ic && o < wide_oc { weight(group * wide_oc + o, i, tap) } else { 0.0 };
+        for (lane, o) in filters.enumerate() {
+            // The first input channel of `o`, counted within the kernel's group.
+            let before = o / group_oc * group_ic - group * wide_ic;
+            for (i, window) in row(o).chunks_exact(taps).enumerate() {
+                let (block, i) = ((before + i) / BLOCK, (before + i) % BLOCK);
+                for (tap, &weight) in window.iter().enumerate() {
+                    blocks[(block * taps + tap) * pixel + i * BLOCK + lane] = weight;
                 }
             }
         }

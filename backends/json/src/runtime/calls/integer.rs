@@ -104,7 +104,7 @@ impl Tail {
         let (lists, rest) = scratch.split_at_mut(LISTS * n);
         let (factors, lists) = lists.split_at_mut(n);
         let (offsets, zeros) = lists.split_at_mut(n);
-        let zeros = super::super::memory::as_integers(zeros);
+        let zeros = super::super::buffer::as_integers(zeros);
         // As packed, B is of i8.
         let shift = if self.b == Byte::U8 { 128 } else { 0 };
         let b_zeros = if inputs.has(B_ZERO) { inputs.bytes(B_ZERO)? } else { &[0] };

@@ -2,7 +2,8 @@
 
 use byoc_plugin_api::{DType, Error, from_hex};
 
-use super::super::memory::{Io, as_integers};
+use super::super::buffer::as_integers;
+use super::super::memory::Io;
 use super::integer::{byte, scale, zero};
 use super::{Call, Ready, Signature, bad_shapes};
 use crate::kernels::integer::{self, Byte, Grid, Scaled};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use byoc_plugin_api::{Attribute, Error, Node};
 
-use super::super::memory::{Io, as_longs};
+use super::super::buffer::as_longs;
+use super::super::memory::Io;
 use super::{Call, Nothing, Ready, Signature, bad_shapes};
 use crate::kernels::{
     self, GridSampleParams, InterpolateParams, NearestAxis, NearestParams, OUTSIDE, TopKParams, WeighedAxis, product,
