@@ -1,5 +1,6 @@
 //! Writes a new file in large pieces that begin at multiples of their size. A system keeps a file in memory in such pieces as it was
-//! written or read in: a process that maps 437 MB written by 256 KiB at any place faults for 44 ms, by 2 MiB so aligned for 4 ms.
+//! written or read in: a process that maps 437 MB written by 256 KiB at any place faults for 44 ms, by 2 MiB so aligned for 4 ms
+//! (`docs/decisions/0041-pages-of-a-first-run.md`).
 
 use std::io::{self, Write};
 

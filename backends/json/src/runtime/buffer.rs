@@ -93,8 +93,8 @@ impl Buffer {
         }
         *self = Buffer::default();
         // Not every system maps.
-        let pages = |len| if len < HALF { None } else { pages(len).map(Memory::Pages) };
-        let memory = |len| pages(len).or_else(|| Allocated::new(len).map(Memory::Allocated));
+        let mapped = |len| if len < HALF { None } else { pages(len).map(Memory::Pages) };
+        let memory = |len| mapped(len).or_else(|| Allocated::new(len).map(Memory::Allocated));
         let new = bytes.checked_next_multiple_of(ALIGNMENT).and_then(|len| Some(Buffer { memory: memory(len)?, len }));
         *self = new.ok_or_else(|| {
             let needed = bytes as f64 / (1u64 << 30) as f64;

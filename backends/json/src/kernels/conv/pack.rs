@@ -54,18 +54,19 @@ fn pack_blocks(p: &ConvParams, oihw: &[f32], out: &mut [f32]) {
     let (ib, ob, groups) = group_blocks(p);
     // Channels of a kernel's group; wider than the convolution's own when small groups are joined.
     let (wide_ic, wide_oc) = (p.ic / groups, p.oc / groups);
-    let (inner, pixel) = (group_ic * taps, BLOCK * BLOCK);
+    // Weights of a filter, and of a tap between two blocks.
+    let (inner, square) = (group_ic * taps, BLOCK * BLOCK);
     out.fill(0.0);
-    // Filters are read from end to end, those of a block side by side: they may come from a file.
-    for (at, blocks) in out.chunks_exact_mut((ib * taps * pixel).max(1)).enumerate() {
+    for (at, blocks) in out.chunks_exact_mut((ib * taps * square).max(1)).enumerate() {
         let (group, outs) = (at / ob, at % ob * BLOCK);
         let first = group * wide_oc + outs;
         let filters = first..first + BLOCK.min(wide_oc - outs);
         let row = |o: usize| &oihw[o * inner..][..inner];
+        // Most often all filters of a block read the same channels: one pass over them, side by side, writes whole lines.
         if filters.len() == BLOCK && group_ic == wide_ic {
             let rows: [&[f32]; BLOCK] = std::array::from_fn(|lane| row(first + lane));
             for (i, tap) in (0..group_ic).flat_map(|i| (0..taps).map(move |tap| (i, tap))) {
-                let to = &mut blocks[(i / BLOCK * taps + tap) * pixel + i % BLOCK * BLOCK..][..BLOCK];
+                let to = &mut blocks[(i / BLOCK * taps + tap) * square + i % BLOCK * BLOCK..][..BLOCK];
                 to.iter_mut().zip(rows).for_each(|(to, row)| *to = row[i * taps + tap]);
             }
             continue;
@@ -76,7 +77,7 @@ fn pack_blocks(p: &ConvParams, oihw: &[f32], out: &mut [f32]) {
             for (i, window) in row(o).chunks_exact(taps).enumerate() {
                 let (block, i) = ((before + i) / BLOCK, (before + i) % BLOCK);
                 for (tap, &weight) in window.iter().enumerate() {
-                    blocks[(block * taps + tap) * pixel + i * BLOCK + lane] = weight;
+                    blocks[(block * taps + tap) * square + i * BLOCK + lane] = weight;
                 }
             }
         }
