@@ -3,6 +3,7 @@
 import hashlib
 import subprocess
 import sys
+import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,22 +30,32 @@ class NotDownloadedError(Exception):
 def fetch(package: Package) -> zipfile.ZipFile:
     """Opens a wheel, which is downloaded if it is not there yet."""
     folder = STORE / f"{package.name}-{package.version}"
-    if not any(folder.glob("*.whl")):
-        download(package, folder)
-    (wheel,) = folder.glob("*.whl")
+    wheels = list(folder.glob("*.whl")) or [download(package, folder)]
+    (wheel,) = wheels
+    check(package, wheel)
+    return zipfile.ZipFile(wheel)
+
+
+def check(package: Package, wheel: Path) -> None:
+    """Refuses a file that is not the one that is meant."""
     found = hashlib.sha256(wheel.read_bytes()).hexdigest()
     if found != package.digest:
         wheel.unlink()
         raise ValueError(f"{wheel.name} has the digest {found}, expected {package.digest}")
-    return zipfile.ZipFile(wheel)
 
 
-def download(package: Package, folder: Path) -> None:
-    """Asks pip for the wheel of that platform, without what it depends on."""
-    options = ["--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(folder)]
-    platform = ["--platform", package.platform, "--python-version", package.python]
-    wanted = f"{package.name}=={package.version}"
-    command = [sys.executable, "-m", "pip", "download", *options, *platform, wanted]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise NotDownloadedError(f"cannot download {wanted}: {result.stderr.strip()[-200:]!r}")
+def download(package: Package, folder: Path) -> Path:
+    """Asks pip for the wheel of that platform, without what it depends on. It appears in the folder as a whole: other processes may
+    want it at the same time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        options = ["--quiet", "--no-deps", "--only-binary=:all:", "--dest", scratch]
+        platform = ["--platform", package.platform, "--python-version", package.python]
+        wanted = f"{package.name}=={package.version}"
+        command = [sys.executable, "-m", "pip", "download", *options, *platform, wanted]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            raise NotDownloadedError(f"cannot download {wanted}: {result.stderr.strip()[-200:]!r}")
+        (wheel,) = Path(scratch).glob("*.whl")
+        check(package, wheel)
+        return wheel.replace(folder / wheel.name)
