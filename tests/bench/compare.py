@@ -1,6 +1,6 @@
 """Times byoc beside other engines: one process a measurement, the engines in turn, medians over the rounds.
 
-    python tests/bench/compare.py DATA --byoc target/release/byoc [--openvino] [--tract tests/bench/target/release/byoc-bench]
+    python tests/bench/compare.py DATA --byoc target/release/byoc [--openvino] [--tract tests/bench/tract/target/release/byoc-bench-tract]
 
 DATA is a folder made by `tests/python/prepare.py`, and a model is a folder of it (those without another are in "seeded"); run this
 in an environment with tests/python/requirements.txt, and with openvino where it is asked for, whose sums are then f32.

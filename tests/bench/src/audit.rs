@@ -1,6 +1,6 @@
-//! Times the audit: code of some size, searched for copies of constants of some size. Usage, in tests/bench:
+//! Times the audit: code of some size, searched for copies of constants of some size. Usage:
 //!
-//!     cargo run --release --no-default-features --bin audit [CODE_MIB CONSTANTS_MIB]
+//!     cargo run --release -p byoc-bench --bin audit [CODE_MIB CONSTANTS_MIB]
 //!
 //! A backend made for this takes every node, claims `Host` and writes code without any copy. What is timed is the whole
 //! stage 'ownership' of a compile, of which all but the audit takes microseconds. Prints a Markdown row for each kind of

@@ -1,6 +1,6 @@
-//! Times the matrix products of the JSON runtime beside the crate `gemm`, and its thread pool beside `rayon-core`. In tests/bench:
+//! Times the matrix products of the JSON runtime beside the crate `gemm`, and its thread pool beside `rayon-core`. Usage:
 //!
-//!     cargo run --release --no-default-features --features gemm --bin gemm
+//!     cargo run --release -p byoc-bench --features gemm --bin gemm
 //!
 //! Each line has medians of 15 rounds in which the candidates take turns, and the ratio to the first one.
 

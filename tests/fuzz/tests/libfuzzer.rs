@@ -121,8 +121,9 @@ fn build() -> PathBuf {
     // Its run time comes with the toolchain on Linux.
     let flags = if machine.contains("linux-gnu") { format!("{COVERAGE} {SANITIZER}") } else { COVERAGE.to_owned() };
     let status = Command::new(cargo)
-        .current_dir(package().join("engine"))
-        .args(["build", "--release", "--target", &machine, "--target-dir"])
+        .current_dir(package())
+        .args(["build", "--profile", "fuzz", "--package", "byoc-fuzz-engine", "--features", "libfuzzer"])
+        .args(["--target", &machine, "--target-dir"])
         .arg(home())
         .env("RUSTFLAGS", flags)
         .env("RUSTC_BOOTSTRAP", "1")
@@ -130,7 +131,7 @@ fn build() -> PathBuf {
         .status()
         .expect("cargo runs");
     assert!(status.success(), "the fuzz targets do not build");
-    home().join(machine).join("release/byoc-fuzz")
+    home().join(machine).join("fuzz/byoc-fuzz")
 }
 
 /// A folder of that name for a target.

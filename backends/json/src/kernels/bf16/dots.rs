@@ -121,12 +121,12 @@ unsafe fn pass<const R: usize, const C: usize, B: Between>(
             // SAFETY: the caller vouches for A and B: 64 bytes of a row of B, of each row of A four.
             unsafe {
                 let mut of_b = [_mm512_setzero_si512(); C];
-                unrolled!(c in 0..C {
+                unrolled!(c in 0..C of FEW {
                     of_b[c] = _mm512_loadu_si512(b.tiles.add(c * TILE_BYTES + pair * 64).cast());
                 });
                 unrolled!(r in 0..R {
                     let of_a = _mm512_set1_epi32(a.add(r * 64 + pair * 4).cast::<i32>().read());
-                    unrolled!(c in 0..C {
+                    unrolled!(c in 0..C of FEW {
                         tile[r][c] = _mm512_dpbf16_ps(tile[r][c], as_pairs(of_a), as_pairs(of_b[c]));
                     });
                 });
@@ -137,7 +137,7 @@ unsafe fn pass<const R: usize, const C: usize, B: Between>(
     let (zero, mut checks) = (_mm512_setzero_ps(), [_mm512_setzero_ps(); C]);
     unrolled!(r in 0..R {
         let row = first + r;
-        unrolled!(c in 0..C {
+        unrolled!(c in 0..C of FEW {
             // SAFETY: the sums of 32 rows of two times 16.
             unsafe { _mm512_storeu_ps(sums.as_mut_ptr().add(sum_of(row, c)), tile[r][c]) };
             checks[c] = _mm512_fmadd_ps(zero, tile[r][c], checks[c]);

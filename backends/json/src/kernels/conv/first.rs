@@ -204,7 +204,7 @@ impl Line<'_> {
         unsafe {
             let mut acc = [[V::splat(0.0); OB]; P];
             if let Some(bias) = self.bias {
-                unrolled!(o in 0..OB {
+                unrolled!(o in 0..OB of FEW {
                     let bias = &bias[o * BLOCK..];
                     let bias = V::load_part(bias.as_ptr(), bias.len().min(BLOCK), 0.0);
                     unrolled!(px in 0..P {
@@ -219,12 +219,12 @@ impl Line<'_> {
                     let x = row.add(kw * p.dilation[1] * p.ic);
                     for i in 0..run {
                         let mut wv = [V::splat(0.0); OB];
-                        unrolled!(o in 0..OB {
+                        unrolled!(o in 0..OB of FEW {
                             wv[o] = V::load(w.add(o * block));
                         });
                         unrolled!(px in 0..P {
                             let xv = V::splat(*x.add(px * step + i));
-                            unrolled!(o in 0..OB {
+                            unrolled!(o in 0..OB of FEW {
                                 acc[px][o] = xv.fma(wv[o], acc[px][o]);
                             });
                         });
@@ -233,7 +233,7 @@ impl Line<'_> {
                 }
             }
             let (lo, hi) = (V::splat(self.clamp.0), V::splat(self.clamp.1));
-            unrolled!(o in 0..OB {
+            unrolled!(o in 0..OB of FEW {
                 unrolled!(px in 0..P {
                     hi.min(lo.max(acc[px][o])).store(self.y.add(o * self.plane + (start + px) * BLOCK));
                 });

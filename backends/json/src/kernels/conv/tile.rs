@@ -6,7 +6,7 @@ use crate::kernels::layout::BLOCK;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::simd::{Avx2x16, Avx512x16};
 use crate::kernels::simd::{Portable16, V16};
-use crate::kernels::unrolled::{MOST, unrolled};
+use crate::kernels::unrolled::{FEW, MOST, unrolled};
 use std::ops::Range;
 
 /// One tile's work. Strides count f32 values.
@@ -99,13 +99,13 @@ unsafe fn channel<V: V16, const P: usize, const OB: usize, const S: usize, const
             V::prefetch(w.wrapping_add(t.ahead + i * BLOCK));
         }
         let mut wv = [V::splat(0.0); OB];
-        unrolled!(o in 0..OB {
+        unrolled!(o in 0..OB of FEW {
             wv[o] = V::load(w.add(o * t.w_out_block + i * BLOCK));
         });
         unrolled!(p in 0..P {
             if p >= L && p + R < P {
                 let xv = V::splat(*x.wrapping_add(p * pixel_step::<S>(t) + i));
-                unrolled!(o in 0..OB {
+                unrolled!(o in 0..OB of FEW {
                     acc[p][o] = xv.fma(wv[o], acc[p][o]);
                 });
             }
@@ -132,7 +132,7 @@ unsafe fn tap_any<V: V16, const P: usize, const OB: usize, const S: usize>(
                 // SAFETY: the caller vouches for the pointers; i < 16.
                 unsafe {
                     let xv = V::splat(*x.wrapping_add(p * pixel_step::<S>(t) + i));
-                    unrolled!(o in 0..OB {
+                    unrolled!(o in 0..OB of FEW {
                         acc[p][o] = xv.fma(V::load(w.add(o * t.w_out_block + i * BLOCK)), acc[p][o]);
                     });
                 }
@@ -155,7 +155,7 @@ unsafe fn taps<V: V16, const P: usize, const OB: usize, const S: usize, const L:
     let mut at = Taps::new(t, kws);
     // SAFETY: the caller vouches for the pointers; i < 16.
     unsafe {
-        if V::REGISTERS == 2 {
+        if const { V::REGISTERS == 2 } {
             // Written out, as steps of products are (`gemm/tile.rs`).
             let others = if t.last_channels == BLOCK { 0 } else { at.in_block };
             while at.left > others {
@@ -276,7 +276,7 @@ pub(super) unsafe fn finish<V: V16, const P: usize, const OB: usize>(t: &Tile, a
     // SAFETY: the caller vouches for features and pointers.
     unsafe {
         let (lo, hi) = (V::splat(t.clamp.0), V::splat(t.clamp.1));
-        unrolled!(o in 0..OB {
+        unrolled!(o in 0..OB of FEW {
             let bias = if t.bias.is_null() || t.accumulate {
                 V::splat(0.0)
             } else {
@@ -320,7 +320,7 @@ unsafe fn avx512<const P: usize, const OB: usize, const S: usize>(t: &Tile) {
 macro_rules! tiles {
     ($f:ident, $ob:literal, $s:literal, [$($p:literal)*]) => {{
         const TILES: &[TileFn] = &[$($f::<$p, $ob, $s>),*];
-        const { assert!(TILES.len() <= MOST, "no loop over pixels or rows is unrolled further") };
+        const { assert!(TILES.len() <= MOST && $ob <= FEW, "no loop is unrolled further") };
         TILES
     }};
 }

@@ -5,7 +5,7 @@ use crate::kernels::layout::BLOCK;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::simd::{Avx2x16, Avx512x16};
 use crate::kernels::simd::{Portable16, V16};
-use crate::kernels::unrolled::{MOST, unrolled};
+use crate::kernels::unrolled::{FEW, MOST, unrolled};
 
 /// One tile's work. Strides count f32 values.
 #[derive(Clone)]
@@ -125,12 +125,12 @@ unsafe fn one<V: V16, const P: usize, const OB: usize, const FETCHES: bool>(
             V::prefetch(ahead);
         }
         let mut bv = [V::splat(0.0); OB];
-        unrolled!(o in 0..OB {
+        unrolled!(o in 0..OB of FEW {
             bv[o] = V::load(b.add(o * b_panel));
         });
         unrolled!(p in 0..P {
             let av = V::splat(*a.add(p * BLOCK));
-            unrolled!(o in 0..OB {
+            unrolled!(o in 0..OB of FEW {
                 acc[p][o] = av.fma(bv[o], acc[p][o]);
             });
         });
@@ -160,7 +160,7 @@ unsafe fn finish<V: V16, const P: usize, const OB: usize>(t: &Tile, acc: &[[V; O
     // SAFETY: the caller vouches for features and pointers.
     unsafe {
         let (lo, hi) = (V::splat(t.clamp.0), V::splat(t.clamp.1));
-        unrolled!(o in 0..OB {
+        unrolled!(o in 0..OB of FEW {
             // Negative zero is what changes no sum.
             let bias = if t.bias.is_null() { V::splat(-0.0) } else { V::load(t.bias.add(o * BLOCK)) };
             unrolled!(p in 0..P {
@@ -188,7 +188,7 @@ unsafe fn tile<V: V16, const P: usize, const OB: usize>(t: &Tile) {
         let mut acc = [[V::splat(0.0); OB]; P];
         let (mut a, mut b, mut ahead) = (t.a, t.b, t.ahead);
         let mut left = t.k;
-        if V::REGISTERS == 2 {
+        if const { V::REGISTERS == 2 } {
             for _ in 0..t.fetches {
                 sixteen::<V, P, OB, true>(a, b, t.b_panel, ahead, &mut acc);
                 (a, b, ahead) = (a.add(P * BLOCK), b.add(BLOCK * BLOCK), ahead.wrapping_add(BLOCK * BLOCK));
@@ -234,7 +234,7 @@ unsafe fn avx512<const P: usize, const OB: usize>(t: &Tile) {
 macro_rules! tiles {
     ($f:ident, $ob:literal, [$($p:literal)*]) => {{
         const TILES: &[TileFn] = &[$($f::<$p, $ob>),*];
-        const { assert!(TILES.len() <= MOST, "no loop over pixels or rows is unrolled further") };
+        const { assert!(TILES.len() <= MOST && $ob <= FEW, "no loop is unrolled further") };
         TILES
     }};
 }

@@ -1,5 +1,5 @@
 //! Runs one model on tract in a process of its own and prints load time, latency and peak memory as JSON, in the form of
-//! `tests/bench/ort_bench.py`. Usage: `byoc-bench MODEL.onnx INPUTS.npz --duration S`. tract runs on one thread.
+//! `tests/bench/ort_bench.py`. Usage: `byoc-bench-tract MODEL.onnx INPUTS.npz --duration S`. tract runs on one thread.
 
 use std::error::Error;
 use std::fs::File;
@@ -11,7 +11,7 @@ use tract_onnx::prelude::*;
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, model, inputs, _, seconds] = arguments.as_slice() else {
-        return Err("usage: byoc-bench MODEL.onnx INPUTS.npz --duration SECONDS".into());
+        return Err("usage: byoc-bench-tract MODEL.onnx INPUTS.npz --duration SECONDS".into());
     };
     let duration = Duration::from_secs_f64(seconds.parse()?);
     let start = Instant::now();
