@@ -1,10 +1,15 @@
 //! The `byoc` program as its users run it: a child process, its outputs and its exit code.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use crate::places;
+
+/// How long a program that was just written may be busy.
+const BUSY: Duration = Duration::from_secs(10);
 
 /// What a run of the program came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +59,19 @@ pub fn isolate(command: &mut Command) -> &mut Command {
     command.env("XDG_DATA_HOME", "/nonexistent").env("NO_COLOR", "1").env("RUST_BACKTRACE", "0")
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end. A program that this process has just written is busy for as long as another thread's child, which was
+/// started meanwhile, has the file open for writing too: until it becomes the program that it runs.
 pub fn outcome(command: &mut Command) -> Outcome {
-    let output = command.output().unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()));
+    let start = Instant::now();
+    let output = loop {
+        match command.output() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && start.elapsed() < BUSY => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            ended => break ended,
+        }
+    };
+    let output = output.unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()));
     Outcome {
         code: output.status.code(),
         stdout: String::from_utf8(output.stdout).expect("stdout is text"),

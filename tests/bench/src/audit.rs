@@ -6,6 +6,8 @@
 //! stage 'ownership' of a compile, of which all but the audit takes microseconds. Prints a Markdown row for each kind of
 //! code, beside a copy of as many bytes from memory to memory in the same process, each the best of three.
 
+#![allow(clippy::print_stdout, reason = "what was measured is what it is for")]
+
 use std::error::Error as AnyError;
 use std::fs::File;
 use std::io::{BufWriter, Write};

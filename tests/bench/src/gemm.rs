@@ -4,6 +4,8 @@
 //!
 //! Each line has medians of 15 rounds in which the candidates take turns, and the ratio to the first one.
 
+#![allow(clippy::print_stdout, reason = "what was measured is what it is for")]
+
 use std::time::Instant;
 
 use byoc_json_backend::kernels::{
@@ -55,7 +57,6 @@ fn product((m, n, k): (usize, usize, usize), count: usize) {
     let (mut scratch_packed, mut scratch_strided) = (scratch(), scratch());
     let [mut packed, mut strided, mut others] = [(); 3].map(|()| vec![0f32; m * n]);
     let parallelism = if count == 1 { ::gemm::Parallelism::None } else { ::gemm::Parallelism::Rayon(count) };
-    let row = |columns: usize| columns as isize;
     compare(
         &format!("{m}x{n}x{k}, threads {count}"),
         vec![
@@ -74,40 +75,24 @@ fn product((m, n, k): (usize, usize, usize), count: usize) {
                 }),
             ),
             ("as stored", Box::new(|| gemm(&threads, &params, &a, &b, &mut strided, &epilogue, &mut scratch_strided))),
-            (
-                "crate gemm",
-                Box::new(|| {
-                    let (c, a, b) = (others.as_mut_ptr(), a.as_ptr(), b.as_ptr());
-                    // SAFETY: the three matrices have as many rows and columns, row-major.
-                    unsafe {
-                        ::gemm::gemm(
-                            m,
-                            n,
-                            k,
-                            c,
-                            1,
-                            row(n),
-                            false,
-                            a,
-                            1,
-                            row(k),
-                            b,
-                            1,
-                            row(n),
-                            0.0,
-                            1.0,
-                            false,
-                            false,
-                            false,
-                            parallelism,
-                        );
-                    }
-                }),
-            ),
+            ("crate gemm", Box::new(|| by_gemm([m, n, k], &a, &b, &mut others, parallelism))),
         ],
     );
     let off = packed.iter().zip(&others).map(|(x, y)| (x - y).abs() / x.abs().max(1.0)).fold(0f32, f32::max);
     assert!(off < 1e-3, "the results differ by {off}");
+}
+
+/// The product of the crate `gemm`, of matrices as they are stored.
+fn by_gemm([m, n, k]: [usize; 3], a: &[f32], b: &[f32], c: &mut [f32], parallelism: ::gemm::Parallelism) {
+    assert_eq!([a.len(), b.len(), c.len()], [m * k, k * n, m * n]);
+    let (c, a, b, [k_row, n_row]) = (c.as_mut_ptr(), a.as_ptr(), b.as_ptr(), [k, n].map(|columns| columns as isize));
+    // SAFETY: the three matrices have as many rows and columns, row-major.
+    #[rustfmt::skip]
+    unsafe {
+        ::gemm::gemm(
+            m, n, k, c, 1, n_row, false, a, 1, k_row, b, 1, n_row, 0.0, 1.0, false, false, false, parallelism,
+        );
+    }
 }
 
 /// Two tasks of so many additions each.

@@ -13,8 +13,9 @@ use byoc_tests::program::byoc;
 /// Elements of the weight: many pages.
 const WIDTH: i64 = 1 << 20;
 
-/// KiB of a file that are in memory only once its constants are read: a first touch maps 64 KiB around it.
-const CONSTANTS: u64 = 1 << 10;
+/// KiB of a file that are in memory only once its constants are read: the first touch of an artifact, to read its header, maps up to
+/// 2 MiB, as much as is written at once.
+const CONSTANTS: u64 = 3 << 10;
 
 /// `y = x * w`.
 fn scaled() -> Model {

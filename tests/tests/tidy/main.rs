@@ -295,6 +295,8 @@ fn packages_depend_in_one_direction() {
                 &["byoc-conformance", "byoc-core", "byoc-json", "byoc-kendryte", "byoc-plugin-api", "byoc-tools"]
             }
             "byoc" => &["byoc-core", "byoc-json", "byoc-kendryte", "byoc-plugin-api", "byoc-tools"],
+            "byoc-bench" => &["byoc-core", "byoc-json", "byoc-plugin-api"],
+            "byoc-fuzz-engine" => &["byoc-fuzz"],
             "byoc-c" => &["byoc", "byoc-core", "byoc-plugin-api"],
             "byoc-python" => &["byoc", "byoc-core", "byoc-plugin-api", "byoc-tools"],
             "byoc-conformance" | "byoc-tools" => &["byoc-core", "byoc-plugin-api"],
