@@ -87,11 +87,8 @@ fn by_gemm([m, n, k]: [usize; 3], a: &[f32], b: &[f32], c: &mut [f32], paralleli
     assert_eq!([a.len(), b.len(), c.len()], [m * k, k * n, m * n]);
     let (c, a, b, [k_row, n_row]) = (c.as_mut_ptr(), a.as_ptr(), b.as_ptr(), [k, n].map(|columns| columns as isize));
     // SAFETY: the three matrices have as many rows and columns, row-major.
-    #[rustfmt::skip]
     unsafe {
-        ::gemm::gemm(
-            m, n, k, c, 1, n_row, false, a, 1, k_row, b, 1, n_row, 0.0, 1.0, false, false, false, parallelism,
-        );
+        ::gemm::gemm(m, n, k, c, 1, n_row, false, a, 1, k_row, b, 1, n_row, 0.0, 1.0, false, false, false, parallelism);
     }
 }
 
