@@ -23,7 +23,7 @@ use byoc_plugin_api::{
 
 use onnx::{Model, Type, external_at};
 
-#[allow(dead_code, reason = "the tests' own writer of models, of which this needs a part")]
+#[allow(dead_code, unreachable_pub, reason = "the tests' own writer of models, of which this needs a part")]
 #[path = "../../src/onnx.rs"]
 mod onnx;
 
