@@ -45,6 +45,15 @@ pub struct Function {
 
 inventory::collect!(Function);
 
+/// Whether all cases are asked for where a usual run takes a sample: the variable of the environment is `all`.
+pub fn all_are_asked_for(variable: &str) -> bool {
+    match std::env::var(variable).as_deref() {
+        Ok("all") => true,
+        Ok(other) => panic!("{variable} is 'all' or not set, not '{other}'"),
+        Err(_) => false,
+    }
+}
+
 /// A test that passes, fails by panic, or returns why it cannot run.
 pub fn trial(name: impl Into<String>, run: impl FnOnce() -> Needed<()> + Send + 'static) -> Trial {
     Trial { name: name.into(), run: Box::new(run), is_optional: false }

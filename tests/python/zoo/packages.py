@@ -30,18 +30,12 @@ class NotDownloadedError(Exception):
 def fetch(package: Package) -> zipfile.ZipFile:
     """Opens a wheel, which is downloaded if it is not there yet."""
     folder = STORE / f"{package.name}-{package.version}"
-    wheels = list(folder.glob("*.whl")) or [download(package, folder)]
-    (wheel,) = wheels
-    check(package, wheel)
-    return zipfile.ZipFile(wheel)
-
-
-def check(package: Package, wheel: Path) -> None:
-    """Refuses a file that is not the one that is meant."""
+    (wheel,) = list(folder.glob("*.whl")) or [download(package, folder)]
     found = hashlib.sha256(wheel.read_bytes()).hexdigest()
     if found != package.digest:
         wheel.unlink()
         raise ValueError(f"{wheel.name} has the digest {found}, expected {package.digest}")
+    return zipfile.ZipFile(wheel)
 
 
 def download(package: Package, folder: Path) -> Path:
@@ -57,5 +51,4 @@ def download(package: Package, folder: Path) -> Path:
         if result.returncode != 0:
             raise NotDownloadedError(f"cannot download {wanted}: {result.stderr.strip()[-200:]!r}")
         (wheel,) = Path(scratch).glob("*.whl")
-        check(package, wheel)
         return wheel.replace(folder / wheel.name)

@@ -7,7 +7,7 @@ use byoc_nvidia::build::{GeneratedKernel, PRELUDE, Source};
 use byoc_nvidia::compile::{CubinInfo, Needs};
 use byoc_nvidia::program::BufferRef;
 use byoc_plugin_api::{DType, Dim};
-use byoc_tests::trial::{Needed, Trial, trial};
+use byoc_tests::trial::{Needed, Trial, all_are_asked_for, trial};
 
 use crate::cubins;
 
@@ -59,11 +59,7 @@ const USUAL: [(usize, usize); 3] = [(64, 64), (72, 40), (256, 256)];
 const OTHERS: [(usize, usize); 4] = [(8, 8), (80, 80), (128, 128), (192, 128)];
 
 fn attention(on: &str) -> Needed<()> {
-    let others = match std::env::var("BYOC_HEAD_SIZES").as_deref() {
-        Ok("all") => &OTHERS[..],
-        Ok(other) => panic!("BYOC_HEAD_SIZES is 'all' or not set, not '{other}'"),
-        Err(_) => &[],
-    };
+    let others = if all_are_asked_for("BYOC_HEAD_SIZES") { &OTHERS[..] } else { &[] };
     let sizes = [&USUAL[..], others].concat();
     for dtype in [DType::F16, DType::BF16, DType::F32] {
         let specs = sizes.iter().flat_map(|&(size, value_size)| specs(dtype, size, value_size));

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use byoc_conformance::{Choice, Settings};
 use byoc_plugin_api::OptionKind;
 use byoc_tests::golden::golden;
+use byoc_tests::trial::all_are_asked_for;
 use byoc_tests::{engine, places};
 
 /// How many are tried where not all are asked for.
@@ -64,7 +65,7 @@ fn lines(planted: &[Planted]) -> Vec<String> {
 #[test]
 fn planted_bugs_are_found() {
     let all = planted();
-    if std::env::var("BYOC_MUTANTS").is_ok_and(|wish| wish == "all") {
+    if all_are_asked_for("BYOC_MUTANTS") {
         let lines = lines(&all);
         golden("mutants.txt", &format!("backend | planted bug | first case that fails\n{}\n", lines.join("\n")));
     }
