@@ -10,6 +10,7 @@ mod bf16;
 mod choose;
 mod conv;
 mod convert;
+mod cuts;
 mod elementwise;
 mod exchange;
 mod gemm;

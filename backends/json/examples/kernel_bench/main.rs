@@ -161,18 +161,18 @@ fn bench_rest(threads: &[Threads; 2]) {
     report("from_blocked 128x3072", len as f64, times);
 }
 
-/// Attention among `len` rows, with heads of 64 side by side.
-fn bench_attention(threads: &[Threads; 2], heads: usize, len: usize) {
-    let row = heads * 64;
-    let side = [len * row, 64, row];
+/// Attention among `len` rows, with heads of `size` side by side.
+fn bench_attention(threads: &[Threads; 2], name: &str, [heads, len, size]: [usize; 3]) {
+    let row = heads * size;
+    let side = [len * row, size, row];
     let p = AttentionParams {
         batch: 1,
         heads,
         kv_heads: heads,
         q_len: len,
         kv_len: len,
-        head_dim: 64,
-        v_dim: 64,
+        head_dim: size,
+        v_dim: size,
         scale: 0.125,
         causal: false,
         hidden_gives_zeros: false,
@@ -186,7 +186,7 @@ fn bench_attention(threads: &[Threads; 2], heads: usize, len: usize) {
     let (x, mut y) = (numbers(len * row), Values::zeros(len * row));
     let mut scratch = Values::zeros(attention_scratch_len(&p, 2).expect("countable"));
     let times = [0, 1].map(|i| best(|| attention(&threads[i], &p, &x, &x, &x, None, &mut y, &mut scratch)));
-    report(&format!("attention {heads} x {len}x{len}x64"), 4.0 * (row * len * len) as f64, times);
+    report(name, 4.0 * (row * len * len) as f64, times);
 }
 
 /// The clamp behind what is quantised.
@@ -328,9 +328,12 @@ fn main() {
     if "rest".contains(&filter) {
         bench_rest(&threads);
     }
-    if "attention".contains(&filter) {
-        for (heads, len) in [(3 * 64, 49), (48, 64), (24, 96), (12, 128), (12, 197), (8, 1500)] {
-            bench_attention(&threads, heads, len);
+    for [heads, len, size] in
+        [[3 * 64, 49, 32], [3 * 64, 49, 64], [48, 64, 64], [24, 96, 64], [12, 128, 64], [12, 197, 64], [8, 1500, 64]]
+    {
+        let name = format!("attention {heads} x {len}x{len}x{size}");
+        if name.contains(&filter) {
+            bench_attention(&threads, &name, [heads, len, size]);
         }
     }
 }

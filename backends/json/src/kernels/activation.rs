@@ -85,9 +85,8 @@ impl Activation {
 
     /// Applies it to a slice that is still in cache, on this thread.
     pub(crate) fn apply(self, isa: Isa, x: &mut [f32]) {
-        if self != Activation::None {
-            dispatch(isa, Map { op: Unary::Act(self), src: x.as_ptr(), dst: x.as_mut_ptr(), len: x.len() });
-        }
+        // SAFETY: one row, valid as a slice.
+        unsafe { self.apply_rows(isa, x.as_mut_ptr(), x.len(), 1, x.len()) }
     }
 
     /// Applies it to `rows` rows of `columns` values, `stride` apart, that are still in cache, on this thread.
@@ -95,7 +94,9 @@ impl Activation {
     /// # Safety
     /// The rows are valid for reading and writing.
     pub(crate) unsafe fn apply_rows(self, isa: Isa, x: *mut f32, stride: usize, rows: usize, columns: usize) {
-        dispatch(isa, MapRows { op: Unary::Act(self), x, stride, rows, columns });
+        if self != Activation::None {
+            dispatch(isa, Map { op: Unary::Act(self), src: x, dst: x, stride, rows, columns });
+        }
     }
 }
 
@@ -171,16 +172,19 @@ fn run(threads: &Threads, op: Unary, src: usize, dst: &mut [f32]) {
         // SAFETY: the parts are disjoint.
         let dst = unsafe { out.slice(range.start, range.len()) };
         let src = (src as *const f32).wrapping_add(range.start);
-        dispatch(isa, Map { op, src, dst: dst.as_mut_ptr(), len: dst.len() });
+        dispatch(isa, Map { op, src, dst: dst.as_mut_ptr(), stride: 0, rows: 1, columns: dst.len() });
     });
 }
 
-/// dst[i] = op(src[i]); the two are the same slice or do not overlap.
+/// dst[i] = op(src[i]) for rows of values; the two are the same or do not overlap.
 struct Map {
     op: Unary,
     src: *const f32,
     dst: *mut f32,
-    len: usize,
+    /// From row to row of both.
+    stride: usize,
+    rows: usize,
+    columns: usize,
 }
 
 /// The expression with the function that is chosen as a constant, where it is one of those that are named.
@@ -198,30 +202,34 @@ macro_rules! by_function {
 
 impl Map {
     /// # Safety
-    /// The CPU has the features of `V`; `src` and `dst` are valid for `len` values.
+    /// The CPU has the features of `V`; the rows of `src` and `dst` are valid.
     #[inline(always)]
     unsafe fn vectors<V: V16>(&self, op: Unary) {
-        let whole = self.len / 16 * 16;
-        // SAFETY: the caller vouches for features and values.
-        unsafe {
-            for i in (0..whole).step_by(16) {
-                value::<V>(op, V::load(self.src.add(i))).store(self.dst.add(i));
+        let (mut src, mut dst) = (self.src, self.dst);
+        let whole = self.columns / 16 * 16;
+        for _ in 0..self.rows {
+            // SAFETY: the caller vouches for features and values.
+            unsafe {
+                for i in (0..whole).step_by(16) {
+                    value::<V>(op, V::load(src.add(i))).store(dst.add(i));
+                }
+                if whole < self.columns {
+                    let left = self.columns - whole;
+                    value::<V>(op, V::load_part(src.add(whole), left, 0.0)).store_part(dst.add(whole), left);
+                }
             }
-            if whole < self.len {
-                let left = self.len - whole;
-                value::<V>(op, V::load_part(self.src.add(whole), left, 0.0)).store_part(self.dst.add(whole), left);
-            }
+            (src, dst) = (src.wrapping_add(self.stride), dst.wrapping_add(self.stride));
         }
     }
 
     /// For functions without a vector form.
     ///
     /// # Safety
-    /// `src` and `dst` are valid for `len` values.
+    /// The rows of `src` and `dst` are valid.
     unsafe fn scalar(&self, f: impl Fn(f32) -> f32) {
-        for i in 0..self.len {
-            // SAFETY: i < len.
-            unsafe { *self.dst.add(i) = f(*self.src.add(i)) }
+        for at in (0..self.rows).flat_map(|row| (0..self.columns).map(move |i| row * self.stride + i)) {
+            // SAFETY: in a row.
+            unsafe { *self.dst.add(at) = f(*self.src.add(at)) }
         }
     }
 }
@@ -231,7 +239,7 @@ impl Kernel for Map {
 
     #[inline(always)]
     unsafe fn run<V: V16>(self) {
-        // SAFETY: `dispatch` checked the features, and `Map` holds valid ranges.
+        // SAFETY: `dispatch` checked the features, and `Map` holds valid rows.
         unsafe {
             match self.op {
                 Unary::Act(Activation::Softplus) => self.scalar(|x| x.max(0.0) + (-x.abs()).exp().ln_1p()),
@@ -255,28 +263,6 @@ impl Kernel for Map {
                     { Unary::Erf }
                 ]),
             }
-        }
-    }
-}
-
-/// x[i] = op(x[i]) in rows.
-struct MapRows {
-    op: Unary,
-    x: *mut f32,
-    stride: usize,
-    rows: usize,
-    columns: usize,
-}
-
-impl Kernel for MapRows {
-    type Out = ();
-
-    #[inline(always)]
-    unsafe fn run<V: V16>(self) {
-        for row in 0..self.rows {
-            let x = self.x.wrapping_add(row * self.stride);
-            // SAFETY: `dispatch` checked the features, and the maker of `MapRows` vouches for the rows.
-            unsafe { Map { op: self.op, src: x, dst: x, len: self.columns }.run::<V>() };
         }
     }
 }

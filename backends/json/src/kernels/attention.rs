@@ -5,7 +5,7 @@ mod bf16;
 
 use super::bf16::Unit;
 use super::gemm::{
-    BlockProduct, FEW_ROWS, GemmParams, PanelProduct, block_scratch_len, gemm_on_this_thread, packed_b_len, panels,
+    BlockProduct, FEW_ROWS, GemmParams, PanelProduct, PlainProduct, block_scratch_len, packed_b_len, panels,
 };
 use super::isa::{Kernel, dispatch};
 use super::layout::BLOCK;
@@ -131,7 +131,7 @@ fn scratch_each(p: &AttentionParams) -> Option<usize> {
     let rows = p.rows();
     let products = block_scratch_len(rows, p.kv_len, p.head_dim)?.max(block_scratch_len(rows, p.v_dim, p.kv_len)?);
     let [keys, values] = p.packed_len()?;
-    let own = product(&[rows, p.kv_len])?.checked_add(products)?;
+    let own = product(&[rows, p.kv_len.checked_next_multiple_of(BLOCK)?])?.checked_add(products)?;
     #[cfg(target_arch = "x86_64")]
     let own = if p.math == Math::F32 { own } else { own.max(bf16::scratch_len(p)?) };
     own.checked_add(keys)?.checked_add(values)
@@ -326,19 +326,28 @@ impl Rows<'_> {
             }
             return;
         }
-        let (scores, packing) = scratch.split_at_mut(self.count * keys);
+        // Rows of scores have room for whole blocks: products then write no part of one.
+        let stride = keys.next_multiple_of(BLOCK);
+        let (scores, packing) = scratch.split_at_mut(self.count * stride);
         self.score(keys, scores, packing);
-        let product = GemmParams { b: [p.v[2], 1], c_row: p.out[2], ..GemmParams::dense(self.count, p.v_dim, keys) };
+        let product = GemmParams {
+            a: [stride, 1],
+            b: [p.v[2], 1],
+            c_row: p.out[2],
+            ..GemmParams::dense(self.count, p.v_dim, keys)
+        };
         if self.count <= FEW_ROWS {
-            for (i, row) in scores.chunks_exact_mut(keys.max(1)).enumerate() {
+            for (i, row) in scores.chunks_exact_mut(stride.max(1)).enumerate() {
+                let row = &mut row[..keys];
                 row[self.visible(i).min(keys)..].fill(0.0);
                 match dispatch(isa, Masked { rows: self, index: i, row }) {
                     Some(row) => dispatch(isa, Softmax { row, log: false }),
                     None => row.fill(0.0),
                 }
             }
+            let product = PlainProduct { isa, p: &product, a: scores, b: self.v, padded: false };
             // SAFETY: `check` made sure that the output holds these rows and that no two overlap.
-            return unsafe { gemm_on_this_thread(isa, &product, scores, self.v, out, packing) };
+            return unsafe { product.run(out, packing) };
         }
         let (weights, packing) = packing.split_at_mut(PanelProduct::len(self.count, keys));
         dispatch(isa, Weigh { rows: self, keys, scores, weights });
@@ -347,28 +356,30 @@ impl Rows<'_> {
         let packed_rows = (!self.packed_values.is_empty()).then_some(p.kv_len);
         // SAFETY: as above.
         unsafe { PanelProduct { isa, p: &product, a: weights, b: values, packed_rows }.run(out, packing) };
-        for (i, row) in scores.chunks_exact(keys.max(1)).enumerate() {
+        for (i, row) in scores.chunks_exact(stride.max(1)).enumerate() {
             // SAFETY: as above: the output holds `v_dim` values in each of these rows.
             let values = unsafe { std::slice::from_raw_parts_mut(out.wrapping_add(i * p.out[2]), p.v_dim) };
             values.iter_mut().for_each(|value| *value *= row[0]);
         }
     }
 
-    /// The scores of these rows with the first `keys` keys.
+    /// The scores of these rows with the first `keys` keys, in rows of whole blocks.
     fn score(&self, keys: usize, scores: &mut [f32], packing: &mut [f32]) {
         let (p, isa) = (self.p, self.threads.isa());
         let product = GemmParams {
             a: [p.q[2], 1],
             b: [1, p.k[2]],
+            c_row: keys.next_multiple_of(BLOCK),
             alpha: p.scale,
             ..GemmParams::dense(self.count, keys, p.head_dim)
         };
         let packed = packed_b_len(p.head_dim, keys).and_then(|len| self.packed_keys.get(..len));
-        // SAFETY: `scores` was split off to hold count x keys, contiguous.
+        let (a, to) = (self.q, scores.as_mut_ptr());
+        // SAFETY: `scores` was split off to hold these rows.
         unsafe {
             match packed.filter(|packed| !packed.is_empty()) {
-                Some(packed) => BlockProduct { isa, p: &product, a: self.q, packed }.run(scores.as_mut_ptr(), packing),
-                None => gemm_on_this_thread(isa, &product, self.q, self.k, scores.as_mut_ptr(), packing),
+                Some(packed) => BlockProduct { isa, p: &product, a, packed, padded: true }.run(to, packing),
+                None => PlainProduct { isa, p: &product, a, b: self.k, padded: true }.run(to, packing),
             }
         }
     }
@@ -426,12 +437,13 @@ impl Kernel for Weigh<'_, '_> {
     unsafe fn run<V: V16>(self) {
         let (isa, count, keys) = (self.rows.threads.isa(), self.rows.count, self.keys);
         let places = keys.div_ceil(BLOCK);
-        let rows = self.scores.chunks_exact_mut(keys.max(1)).zip(PanelProduct::rows(isa, count, keys));
+        let stride = keys.next_multiple_of(BLOCK).max(1);
+        let rows = self.scores.chunks_exact_mut(stride).zip(PanelProduct::rows(isa, count, keys));
         for (index, (row, (start, step))) in rows.enumerate() {
             assert!(start + (places - 1) * step + BLOCK <= self.weights.len());
             // SAFETY: `dispatch` checked the features; the assertion covers the places.
             unsafe {
-                let seen = Masked { rows: self.rows, index, row: &mut *row }.run::<V>().unwrap_or_default();
+                let seen = Masked { rows: self.rows, index, row: &mut row[..keys] }.run::<V>().unwrap_or_default();
                 let (to, is_empty) = (self.weights.as_mut_ptr().add(start), seen.is_empty());
                 let factor = ExpInto { row: seen, to, step, places }.run::<V>();
                 // Where nothing is seen the weights are 0 and so is the output.

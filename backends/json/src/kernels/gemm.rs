@@ -233,18 +233,21 @@ pub(crate) struct BlockProduct<'a> {
     pub(crate) p: &'a GemmParams,
     pub(crate) a: &'a [f32],
     pub(crate) packed: &'a [f32],
+    /// Whether rows of C have room for whole blocks of 16 columns, in which anything may be written: that saves work.
+    pub(crate) padded: bool,
 }
 
 impl BlockProduct<'_> {
     /// # Safety
-    /// `c` is valid for the rows and columns of C, and is not accessed by anything else.
+    /// `c` is valid for the rows and columns of C, padded if they are, and is not accessed by anything else.
     pub(crate) unsafe fn run(&self, c: *mut f32, scratch: &mut [f32]) {
-        let BlockProduct { isa, p, a, packed } = *self;
+        let BlockProduct { isa, p, a, packed, padded } = *self;
+        assert!(!padded || p.c_row >= p.n.next_multiple_of(BLOCK));
         assert!(p.fits(a.len(), [p.m, p.k], p.a, [0, 0]) && packed_b_len(p.k, p.n) == Some(packed.len()));
         assert!(block_scratch_len(p.m, p.n, p.k).is_some_and(|len| scratch.len() >= len), "the scratch is too short");
         let b = Source::Packed(packed.as_ptr(), p.k);
         // SAFETY: the assertion covers A and B, the caller vouches for C.
-        unsafe { product_of(isa, p, a, b, c).run(scratch) };
+        unsafe { product_of(isa, p, a, b, c, padded).run(scratch) };
     }
 }
 
@@ -296,35 +299,41 @@ impl PanelProduct<'_> {
             }
         };
         // SAFETY: the assertions cover A and B, the caller vouches for C.
-        unsafe { product_of(isa, p, &[], source, c).panels(&panels, a, scratch) };
+        unsafe { product_of(isa, p, &[], source, c, false).panels(&panels, a, scratch) };
     }
 }
 
 /// All of one product.
-fn product_of<'a>(isa: Isa, p: &'a GemmParams, a: &[f32], b: Source, c: *mut f32) -> block::Block<'a> {
+fn product_of<'a>(isa: Isa, p: &'a GemmParams, a: &[f32], b: Source, c: *mut f32, padded: bool) -> block::Block<'a> {
     let (rows, columns, a) = (0..p.m, 0..p.n, a.as_ptr());
-    block::Block { p, isa, rows, columns, a, b, c, residual: None, bias: Bias::None, act: Activation::None }
+    let (bias, act) = (Bias::None, Activation::None);
+    block::Block { p, isa, rows, columns, a, b, c, residual: None, bias, act, padded }
 }
 
 /// One product without batch or epilogue on the calling thread, for kernels that split the work themselves.
-///
-/// # Safety
-/// `c` is valid for the rows and columns of C, and is not accessed by anything else.
-pub(crate) unsafe fn gemm_on_this_thread(
-    isa: Isa,
-    p: &GemmParams,
-    a: &[f32],
-    b: &[f32],
-    c: *mut f32,
-    scratch: &mut [f32],
-) {
-    assert!(p.fits(a.len(), [p.m, p.k], p.a, [0, 0]) && p.fits(b.len(), [p.k, p.n], p.b, [0, 0]));
-    assert!(block_scratch_len(p.m, p.n, p.k).is_some_and(|len| scratch.len() >= len), "the scratch is too short");
-    if p.small() && gemv::supports(p) {
-        // SAFETY: the caller vouches for C.
-        return unsafe { gemv::on_this_thread(isa, p, a, b, c) };
+pub(crate) struct PlainProduct<'a> {
+    pub(crate) isa: Isa,
+    pub(crate) p: &'a GemmParams,
+    pub(crate) a: &'a [f32],
+    pub(crate) b: &'a [f32],
+    /// As that of [`BlockProduct`].
+    pub(crate) padded: bool,
+}
+
+impl PlainProduct<'_> {
+    /// # Safety
+    /// As [`BlockProduct::run`].
+    pub(crate) unsafe fn run(&self, c: *mut f32, scratch: &mut [f32]) {
+        let PlainProduct { isa, p, a, b, padded } = *self;
+        assert!(p.fits(a.len(), [p.m, p.k], p.a, [0, 0]) && p.fits(b.len(), [p.k, p.n], p.b, [0, 0]));
+        assert!(block_scratch_len(p.m, p.n, p.k).is_some_and(|len| scratch.len() >= len), "the scratch is too short");
+        assert!(!padded || p.c_row >= p.n.next_multiple_of(BLOCK));
+        if p.small() && gemv::supports(p) {
+            // SAFETY: the caller vouches for C.
+            return unsafe { gemv::on_this_thread(isa, p, a, b, c) };
+        }
+        let block = product_of(isa, p, a, Source::Strided(b.as_ptr(), p.b), c, padded);
+        // SAFETY: the assertion covers A and B, the caller vouches for C.
+        unsafe { block.run(scratch) };
     }
-    let block = product_of(isa, p, a, Source::Strided(b.as_ptr(), p.b), c);
-    // SAFETY: the assertion covers A and B, the caller vouches for C.
-    unsafe { block.run(scratch) };
 }

@@ -183,7 +183,7 @@ fn many(threads: &Threads, p: &NBits, a: &[f32], b: &Weights<'_>, c: &mut [f32],
             unpack(p, b, columns.clone(), &mut panels[..len]);
             let mut dense = GemmParams::dense(p.m, columns.len(), p.k);
             dense.c_row = p.n;
-            let block = BlockProduct { isa: threads.isa(), p: &dense, a, packed: &panels[..len] };
+            let block = BlockProduct { isa: threads.isa(), p: &dense, a, packed: &panels[..len], padded: false };
             // SAFETY: tasks write disjoint columns of C.
             unsafe { block.run(out.as_ptr().add(columns.start), rest) };
         }

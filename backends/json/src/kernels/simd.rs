@@ -79,8 +79,6 @@ pub(crate) trait V16: Copy {
     fn min(self, b: Self) -> Self;
     fn sqrt(self) -> Self;
     fn abs(self) -> Self;
-    /// The nearest integer, ties to even; only for |x| < 2^22.
-    fn round(self) -> Self;
     /// Magnitude of `self`, sign of `sign`.
     fn copysign(self, sign: Self) -> Self;
     /// `self * 2^n` for integral `n` in -250..=250.
@@ -291,7 +289,6 @@ impl V16 for Avx2x16 {
     halves!(min(x, b) = _mm256_min_ps(x, b));
     halves!(sqrt(x) = _mm256_sqrt_ps(x));
     halves!(abs(x) = _mm256_andnot_ps(_mm256_set1_ps(-0.0), x));
-    halves!(round(x) = _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x));
     halves!(
         copysign(x, s) = {
             let m = _mm256_set1_ps(-0.0);
@@ -438,7 +435,6 @@ impl V16 for Avx512x16 {
     whole!(min(x, b) = _mm512_min_ps(x, b));
     whole!(sqrt(x) = _mm512_sqrt_ps(x));
     whole!(abs(x) = _mm512_abs_ps(x));
-    whole!(round(x) = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x));
     whole!(
         copysign(x, s) = {
             let m = _mm512_set1_ps(-0.0);

@@ -186,13 +186,18 @@ unsafe fn largest_number<V: V16>(row: &[f32]) -> f32 {
             d = V::load(from.add(48)).max(d);
             at += 64;
         }
-        while at < row.len() {
-            a = V::load_part(row.as_ptr().add(at), (row.len() - at).min(16), f32::NEG_INFINITY).max(a);
+        while at + 16 <= row.len() {
+            a = V::load(row.as_ptr().add(at)).max(a);
             at += 16;
         }
-        let mut lanes = [0.0; 16];
-        a.max(b).max(c.max(d)).store(lanes.as_mut_ptr());
-        lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
+        if at < row.len() {
+            b = V::load_part(row.as_ptr().add(at), row.len() - at, f32::NEG_INFINITY).max(b);
+        }
+        let a = a.max(b).max(c.max(d));
+        let a = a.max(a.upper::<8>());
+        let a = a.max(a.upper::<4>());
+        let a = a.max(a.upper::<2>());
+        a.max(a.upper::<1>()).lanes()[0]
     }
 }
 

@@ -4,8 +4,9 @@
 use super::bf16;
 use super::pack::group_blocks;
 use super::taps::taps_inside;
-use super::tile::{Cuts, Tile, TileFn, out_blocks, tiles};
+use super::tile::{Tile, TileFn, out_blocks, tiles};
 use super::{ConvParams, Operands};
+use crate::kernels::cuts::Cuts;
 use crate::kernels::isa::Isa;
 use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::{SharedMut, Threads, grid, part};

@@ -3,8 +3,9 @@
 mod tile;
 
 use super::taps::taps_inside;
-use super::tile::{Cuts, Tile};
+use super::tile::Tile;
 use super::{ConvParams, Operands};
+use crate::kernels::cuts::Cuts;
 use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::{SharedMut, Threads, part};
 use std::ops::Range;

@@ -2,8 +2,8 @@
 //! scratch (cheap for few channels), so that the register tile needs no border handling.
 
 use super::finish::finish;
-use super::tile::Cuts;
 use super::{ConvParams, Operands};
+use crate::kernels::cuts::Cuts;
 use crate::kernels::isa::{Isa, Kernel, dispatch};
 use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::{SharedMut, Threads, part};

@@ -1,7 +1,7 @@
 //! Convolution on NCHW for what the blocked kernels do not cover (odd channel groups): im2col and GEMM.
 
 use super::{ConvParams, Operands};
-use crate::kernels::gemm::{GemmParams, block_scratch_len, gemm_on_this_thread};
+use crate::kernels::gemm::{GemmParams, PlainProduct, block_scratch_len};
 use crate::kernels::parallel::{SharedMut, Threads};
 use crate::kernels::sizes::product;
 
@@ -86,8 +86,9 @@ fn multiply(
     let base = ((image * p.group + group) * oc) * pixels + start;
     let w = &o.w[group * oc * k..][..oc * k];
     let product = GemmParams { b: [row, 1], c_row: pixels, ..GemmParams::dense(oc, count, k) };
+    let product = PlainProduct { isa: threads.isa(), p: &product, a: w, b: columns, padded: false };
     // SAFETY: this task's strip of each row; rows are `pixels` apart, and `conv` checked that y holds them all.
-    unsafe { gemm_on_this_thread(threads.isa(), &product, w, columns, out.as_ptr().add(base), packing) };
+    unsafe { product.run(out.as_ptr().add(base), packing) };
     for c in 0..oc {
         let at = base + c * pixels;
         // SAFETY: as above.

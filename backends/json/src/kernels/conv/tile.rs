@@ -366,26 +366,3 @@ pub(super) fn out_blocks(isa: Isa, blocks: usize, width: usize, stride: usize) -
         _ => 1,
     }
 }
-
-/// The fewest nearly equal tiles of at most some number of pixels.
-#[derive(Clone, Copy)]
-pub(super) struct Cuts {
-    pub(super) count: usize,
-    /// Pixels of a tile, and how many of the first ones have one more.
-    least: usize,
-    longer: usize,
-}
-
-impl Cuts {
-    pub(super) fn new(len: usize, max: usize) -> Cuts {
-        let count = len.div_ceil(max);
-        let least = len.checked_div(count).unwrap_or(0);
-        Cuts { count, least, longer: len - least * count }
-    }
-
-    /// Start and pixels of each.
-    #[inline(always)]
-    pub(super) fn iter(self) -> impl Iterator<Item = (usize, usize)> {
-        (0..self.count).map(move |i| (i * self.least + i.min(self.longer), self.least + usize::from(i < self.longer)))
-    }
-}

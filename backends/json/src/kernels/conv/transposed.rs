@@ -5,7 +5,7 @@
 //! neighbours, so that they are added as vectors, and each output is written once.
 
 use super::{ConvParams, Operands, plain};
-use crate::kernels::gemm::{GemmParams, block_scratch_len, gemm_on_this_thread};
+use crate::kernels::gemm::{GemmParams, PlainProduct, block_scratch_len};
 use crate::kernels::parallel::{SharedMut, Threads};
 use crate::kernels::sizes::product;
 use std::ops::Range;
@@ -119,8 +119,9 @@ impl Part<'_> {
         let x = x.get(self.input_rows.start * p.iw..).unwrap_or_default();
         let product = GemmParams { a: [1, row], b: [plane, 1], ..GemmParams::dense(m, pixels, ic) };
         let columns = &mut columns[..m * pixels];
+        let product = PlainProduct { isa: threads.isa(), p: &product, a: w, b: x, padded: false };
         // SAFETY: the slice holds `m` rows of `pixels`.
-        unsafe { gemm_on_this_thread(threads.isa(), &product, w, x, columns.as_mut_ptr(), packing) };
+        unsafe { product.run(columns.as_mut_ptr(), packing) };
     }
 
     /// Adds up the rows of the product for each output row.

@@ -4,6 +4,7 @@ use super::finish::{Finish, LARGEST};
 use super::tile::{Tile, TileFn, one_block, tiles};
 use super::{Bias, GemmParams, pack, weights};
 use crate::kernels::activation::Activation;
+use crate::kernels::cuts::Cuts;
 use crate::kernels::isa::{Isa, dispatch};
 use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::SharedMut;
@@ -79,6 +80,8 @@ pub(crate) struct Block<'a> {
     pub(crate) residual: Option<*const f32>,
     pub(crate) bias: Bias<'a>,
     pub(crate) act: Activation,
+    /// Whether rows of C have room for whole blocks of columns, in which anything may be written.
+    pub(crate) padded: bool,
 }
 
 impl Block<'_> {
@@ -90,7 +93,7 @@ impl Block<'_> {
         for rows in blocks(&self.rows) {
             let panels = Panels::in_block(self.isa, self.rows.len(), &rows);
             let packed = SharedMut::new(&mut *a_space);
-            for index in 0..panels.iter().count() {
+            for index in 0..panels.count() {
                 // SAFETY: the caller vouches for the rows of A.
                 unsafe { self.pack(&panels, index, &packed) };
             }
@@ -104,11 +107,13 @@ impl Block<'_> {
     /// # Safety
     /// As [`Block::run`]; nothing else accesses this panel of `to`.
     pub(super) unsafe fn pack(&self, panels: &Panels, index: usize, to: &SharedMut<'_, f32>) {
-        let (start, count) = panels.at(index);
+        let (start, count) = panels.cuts.at(index);
         let a = self.a.wrapping_add((panels.first + start) * self.p.a[0]);
         let (at, len) = (pack::panel_a_len(start, self.p.k), pack::panel_a_len(count, self.p.k));
-        // SAFETY: the caller vouches for the rows of A and for the panel.
-        unsafe { pack::panel_a(a, self.p.a, count, self.p.k, self.p.alpha, to.slice(at, len)) };
+        // SAFETY: the caller vouches for the panel, and for the rows of A.
+        let out = unsafe { to.slice(at, len) };
+        let GemmParams { a: strides, k, alpha, .. } = *self.p;
+        dispatch(self.isa, pack::PanelA { a, strides, rows: count, k, alpha, out });
     }
 
     /// The rows that are packed in `a`.
@@ -145,9 +150,10 @@ impl Block<'_> {
             let wide = (ns.end - n).div_ceil(BLOCK) >= blocks;
             let (table, blocks) = if wide { (table, blocks) } else { (one_block(self.isa), 1) };
             let columns = (blocks * BLOCK).min(ns.end - n);
+            let ends = self.ends(n, columns, blocks, &ks);
             // SAFETY: the caller vouches for B.
             let (b, b_panel) = unsafe { self.panels_of_b(n..n + columns, ns.start, &ks, b_space) };
-            let parts = panels.iter().count();
+            let parts = panels.count();
             for (index, (start, rows)) in panels.iter().enumerate() {
                 self.fetch(n + columns, blocks, &ks, [index, parts]);
                 // Each tile fetches one panel of the next columns; with fewer tiles the hardware must do.
@@ -157,10 +163,8 @@ impl Block<'_> {
                 if self.isa == Isa::Avx2 && blocks == 1 && matches!(self.b, Source::Packed(..)) {
                     tile.fetch_part(index, parts);
                 }
-                let rows_of_c = panels.first + start..panels.first + start + rows;
-                let (first, last) = (ks.start == 0, ks.end == p.k);
                 // SAFETY: the table matches the CPU; the caller vouches for A, B and C.
-                unsafe { self.tile(table[rows - 1], tile, &At { rows: rows_of_c, n, columns, blocks, first, last }) };
+                unsafe { self.tile(table[rows - 1], tile, &ends, panels.first + start, rows) };
             }
             n += columns;
         }
@@ -205,54 +209,81 @@ impl Block<'_> {
         }
     }
 
-    /// One tile: straight into C where it fills whole vectors of it, else through a buffer.
+    /// How the tiles of some columns end, which are in `blocks` panels.
+    fn ends(&self, n: usize, columns: usize, blocks: usize, ks: &Range<usize>) -> Ends {
+        let last = ks.end == self.p.k;
+        let clamp = self.act.as_clamp().filter(|_| last);
+        let bias = match self.bias {
+            Bias::PerCol(v) if last => v[n..].as_ptr(),
+            _ => std::ptr::null(),
+        };
+        let beta = if ks.start == 0 { self.p.beta } else { 1.0 };
+        let bias_of_rows = last && matches!(self.bias, Bias::PerRow(_));
+        Ends {
+            n,
+            columns,
+            blocks,
+            beta,
+            whole: (columns == blocks * BLOCK || self.padded) && (beta == 0.0 || beta == 1.0) && !bias_of_rows,
+            bias,
+            residual: self.residual.filter(|_| last),
+            clamp: clamp.unwrap_or(Tile::NO_CLAMP),
+            act: if last && clamp.is_none() { self.act } else { Activation::None },
+            last,
+        }
+    }
+
+    /// One tile of `rows` rows from `row` on: straight into C where it fills whole vectors of it, else through a buffer.
     ///
     /// # Safety
     /// As [`Block::run`]; the tile's panels are valid.
-    unsafe fn tile(&self, run: TileFn, mut tile: Tile, at: &At) {
-        let (p, null) = (self.p, std::ptr::null());
-        let beta = if at.first { p.beta } else { 1.0 };
-        let offset = at.rows.start * p.c_row + at.n;
+    unsafe fn tile(&self, run: TileFn, mut tile: Tile, ends: &Ends, row: usize, rows: usize) {
+        let c_row = self.p.c_row;
+        let offset = row * c_row + ends.n;
         let c = self.c.wrapping_add(offset);
-        let (bias_row, bias_column) = match self.bias {
-            Bias::PerRow(v) if at.last => (v[at.rows.start..].as_ptr(), null),
-            Bias::PerCol(v) if at.last => (null, v[at.n..].as_ptr()),
-            _ => (null, null),
-        };
-        let residual = self.residual.filter(|_| at.last).map_or(null, |r| r.wrapping_add(offset));
-        let clamp = self.act.as_clamp().filter(|_| at.last).unwrap_or(Tile::NO_CLAMP);
-        if at.columns == at.blocks * BLOCK && (beta == 0.0 || beta == 1.0) && bias_row.is_null() {
-            (tile.out, tile.out_row, tile.add) = (c, p.c_row, beta == 1.0);
-            (tile.bias, tile.residual, tile.clamp) = (bias_column, residual, clamp);
+        let residual = ends.residual.map_or(std::ptr::null(), |r| r.wrapping_add(offset));
+        if ends.whole {
+            (tile.out, tile.out_row, tile.add) = (c, c_row, ends.beta == 1.0);
+            (tile.bias, tile.residual, tile.clamp) = (ends.bias, residual, ends.clamp);
             // SAFETY: the caller vouches for it.
             unsafe { run(&tile) };
         } else {
             let mut sums = MaybeUninit::<[f32; LARGEST]>::uninit();
-            (tile.out, tile.out_row) = (sums.as_mut_ptr().cast(), at.blocks * BLOCK);
+            (tile.out, tile.out_row) = (sums.as_mut_ptr().cast(), ends.blocks * BLOCK);
             // SAFETY: `sums` holds the largest tile; the caller vouches for the rest.
             unsafe { run(&tile) };
-            let (rows, columns, c_row) = (at.rows.len(), at.columns, p.c_row);
-            let (sums, sums_row) = (sums.as_ptr().cast(), at.blocks * BLOCK);
+            let (sums, sums_row) = (sums.as_ptr().cast(), ends.blocks * BLOCK);
+            let Ends { columns, beta, bias: bias_column, clamp, .. } = *ends;
+            let bias_row = match self.bias {
+                Bias::PerRow(v) if ends.last => v[row..].as_ptr(),
+                _ => std::ptr::null(),
+            };
             let finish =
                 Finish { sums, sums_row, c, c_row, rows, columns, beta, bias_row, bias_column, residual, clamp };
             dispatch(self.isa, finish);
         }
-        if at.last && self.act.as_clamp().is_none() {
-            // SAFETY: this task's own rows of C, while they are in cache.
-            unsafe { self.act.apply_rows(self.isa, c, p.c_row, at.rows.len(), at.columns) };
-        }
+        // SAFETY: this task's own rows of C, while they are in cache.
+        unsafe { ends.act.apply_rows(self.isa, c, c_row, rows, ends.columns) };
     }
 }
 
-/// The place of a tile.
-struct At {
-    rows: Range<usize>,
+/// What the tiles of some columns have in common.
+struct Ends {
     /// First column and number of columns, in this many panels.
     n: usize,
     columns: usize,
     blocks: usize,
-    /// Whether it sums the beginning of k, its end.
-    first: bool,
+    /// Factor of what C holds.
+    beta: f32,
+    /// Whether a tile writes C itself.
+    whole: bool,
+    /// One value for each of the columns, or null.
+    bias: *const f32,
+    residual: Option<*const f32>,
+    clamp: (f32, f32),
+    /// Applied at last, if it is no clamp.
+    act: Activation,
+    /// Whether they sum the end of k.
     last: bool,
 }
 
@@ -268,37 +299,30 @@ fn cut(k: usize, parts: usize, i: usize) -> usize {
     (k.div_ceil(BLOCK) * i / parts * BLOCK).min(k)
 }
 
-/// Start and rows of the panel `i` of so many.
-fn cut_rows(rows: usize, parts: usize, i: usize) -> (usize, usize) {
-    (rows * i / parts, rows * (i + 1) / parts - rows * i / parts)
-}
-
-/// Packed rows cut into panels of nearly equal size.
+/// Packed rows cut into panels.
+#[derive(Clone, Copy)]
 pub(super) struct Panels {
     first: usize,
-    rows: usize,
-    max: usize,
+    cuts: Cuts,
 }
 
 impl Panels {
     /// Those of the rows of a whole product; `None` if they are more than are packed together.
     pub(super) fn of(isa: Isa, rows: usize) -> Option<Panels> {
-        (rows < MOST_ROWS).then(|| Panels { first: 0, rows, max: tiles(isa, rows).0.len() })
+        (rows < MOST_ROWS).then(|| Panels { first: 0, cuts: Cuts::new(rows, tiles(isa, rows).0.len()) })
     }
 
     /// Those of some rows, which are packed together, of a block that has `all`.
     pub(super) fn in_block(isa: Isa, all: usize, rows: &Range<usize>) -> Panels {
-        Panels { first: rows.start, rows: rows.len(), max: tiles(isa, all).0.len() }
+        Panels { first: rows.start, cuts: Cuts::new(rows.len(), tiles(isa, all).0.len()) }
+    }
+
+    pub(super) fn count(self) -> usize {
+        self.cuts.count
     }
 
     /// Start (from `first`) and rows of each panel.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let (rows, parts) = (self.rows, self.rows.div_ceil(self.max));
-        (0..parts).map(move |i| cut_rows(rows, parts, i))
-    }
-
-    /// That of one of them.
-    fn at(&self, index: usize) -> (usize, usize) {
-        cut_rows(self.rows, self.rows.div_ceil(self.max), index)
+    pub(super) fn iter(self) -> impl Iterator<Item = (usize, usize)> {
+        self.cuts.iter()
     }
 }

@@ -1,8 +1,9 @@
 //! Packing of A into panels [K / 16][P rows][16] and of B into panels [K][16 columns].
 
 use crate::kernels::exchange::Exchange;
-use crate::kernels::isa::{Isa, dispatch};
+use crate::kernels::isa::{Isa, Kernel, dispatch};
 use crate::kernels::layout::BLOCK;
+use crate::kernels::simd::V16;
 use crate::kernels::sizes::{product, reach};
 
 /// f32 values of a packed B; `None` if they cannot be counted.
@@ -74,34 +75,45 @@ pub(super) fn panel_a_len(rows: usize, k: usize) -> usize {
     rows * k.next_multiple_of(BLOCK)
 }
 
-/// Packs `rows` rows of A from `a` into one panel [ceil(k / 16)][rows][16], times `alpha`; what is past k is not
-/// written. Values of one row stay together because the compiler would turn a tile's loads of neighbouring rows into
-/// one vector load and shuffles, which halves the speed.
-///
-/// # Safety
-/// `a` is readable wherever the strides lead.
-pub(super) unsafe fn panel_a(
-    a: *const f32,
-    [row, column]: [usize; 2],
-    rows: usize,
-    k: usize,
-    alpha: f32,
-    out: &mut [f32],
-) {
-    for (block, out) in out[..panel_a_len(rows, k)].chunks_exact_mut((rows * BLOCK).max(1)).enumerate() {
-        let k0 = block * BLOCK;
-        let count = BLOCK.min(k - k0);
-        for (i, out) in out.chunks_exact_mut(BLOCK).enumerate() {
-            let from = a.wrapping_add(i * row + k0 * column);
-            if column == 1 && count == BLOCK {
-                for (j, v) in out.iter_mut().enumerate() {
-                    // SAFETY: row i and column k0 + j < k, which the caller vouches for.
-                    *v = alpha * unsafe { *from.add(j) };
+/// Packs rows of A into one panel [ceil(k / 16)][rows][16], times `alpha`; what is past k is not written. Values of one row stay together
+/// because the compiler would turn a tile's loads of neighbouring rows into one vector load and shuffles, which halves the speed.
+pub(super) struct PanelA<'a> {
+    pub(super) a: *const f32,
+    /// Strides of rows and columns.
+    pub(super) strides: [usize; 2],
+    pub(super) rows: usize,
+    pub(super) k: usize,
+    pub(super) alpha: f32,
+    pub(super) out: &'a mut [f32],
+}
+
+/// How far ahead of what is read it is fetched, at least: 1 KiB. What reads ahead by itself stops at the end of each 4 KiB.
+const AHEAD: usize = 256;
+
+impl Kernel for PanelA<'_> {
+    type Out = ();
+
+    /// The maker of a `PanelA` vouches for all that the strides lead to.
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        let PanelA { a, strides: [row, column], rows, k, alpha, out } = self;
+        let out = &mut out[..panel_a_len(rows, k)];
+        let whole = if column == 1 { k / BLOCK } else { 0 };
+        // Row by row, as they are in memory.
+        for i in 0..rows {
+            let from = a.wrapping_add(i * row);
+            // SAFETY: `dispatch` checked the features. Row i and columns below k are readable; `out` holds `rows` x 16 values for each
+            // 16 of k.
+            unsafe {
+                let factor = V::splat(alpha);
+                for block in 0..whole {
+                    let from = from.wrapping_add(block * BLOCK);
+                    V::prefetch(from.wrapping_add(row.max(AHEAD)));
+                    V::load(from).mul(factor).store(out.as_mut_ptr().add((block * rows + i) * BLOCK));
                 }
-            } else {
-                for (j, v) in out.iter_mut().take(count).enumerate() {
-                    // SAFETY: as above.
-                    *v = alpha * unsafe { *from.add(j * column) };
+                for at in whole * BLOCK..k {
+                    let to = (at / BLOCK * rows + i) * BLOCK + at % BLOCK;
+                    *out.get_unchecked_mut(to) = alpha * *from.wrapping_add(at * column);
                 }
             }
         }

@@ -77,6 +77,7 @@ impl<'a> Job<'a> {
             residual: self.e.residual.map(|r| r.as_ptr().wrapping_add(offset(p.c_batch))),
             bias: self.e.bias,
             act: self.e.act,
+            padded: false,
         }
     }
 
@@ -101,7 +102,7 @@ impl<'a> Job<'a> {
         {
             let panels = Panels::in_block(self.isa, p.m, &rows);
             let shared = SharedMut::new(&mut *packed);
-            threads.parallel_for(panels.iter().count(), |index| {
+            threads.parallel_for(panels.count(), |index| {
                 // SAFETY: `check` checked that the strides stay within A; panels are disjoint.
                 unsafe { self.block(matrix, 0..p.m, &all).pack(&panels, index, &shared) };
             });

@@ -92,10 +92,6 @@ impl V16 for Portable16 {
         self.map(f32::abs)
     }
     #[inline(always)]
-    fn round(self) -> Self {
-        self.map(|x| (x + MAGIC) - MAGIC)
-    }
-    #[inline(always)]
     fn copysign(self, sign: Self) -> Self {
         self.zip(sign, f32::copysign)
     }
