@@ -18,23 +18,25 @@ unsafe fn horner<V: V16, const N: usize>(x: V, coefficients: [f32; N]) -> V {
     }
 }
 
-/// Evaluates a polynomial of degree 6 or 7, highest coefficient first, by Estrin's scheme: two or three multiplications more than by
-/// Horner's rule, but half as many operations wait for each other. Where two hardware threads share a core, few values are under way at a
-/// time.
+/// Evaluates a polynomial, highest coefficient first, by pairs of coefficients in powers of x^2, and the last one by Horner's rule, which
+/// keeps its accuracy: one multiplication more, but a third fewer operations that wait for each other. Where two hardware threads share
+/// a core, few values are under way at a time.
 ///
 /// # Safety
 /// The CPU has the features of `V`.
 #[inline(always)]
-unsafe fn estrin<V: V16, const N: usize>(x: V, c: [f32; N]) -> V {
-    const { assert!(N == 7 || N == 8) };
+unsafe fn in_pairs<V: V16, const N: usize>(x: V, c: [f32; N]) -> V {
+    const { assert!(N > 2) };
     // SAFETY: the caller vouches for the features.
     unsafe {
         let square = x.mul(x);
-        let low = x.fma(V::splat(c[N - 4]), V::splat(c[N - 3]));
-        let low = low.fma(square, x.fma(V::splat(c[N - 2]), V::splat(c[N - 1])));
-        let high = x.fma(V::splat(c[N - 6]), V::splat(c[N - 5]));
-        let top = if N == 8 { x.fma(V::splat(c[0]), V::splat(c[1])) } else { V::splat(c[0]) };
-        top.fma(square, high).fma(square.mul(square), low)
+        let mut at = 1 + N % 2;
+        let mut r = if N % 2 == 1 { x.fma(V::splat(c[0]), V::splat(c[1])) } else { V::splat(c[0]) };
+        while at + 1 < N {
+            r = r.fma(square, x.fma(V::splat(c[at]), V::splat(c[at + 1])));
+            at += 2;
+        }
+        r.fma(x, V::splat(c[N - 1]))
     }
 }
 
@@ -72,7 +74,7 @@ unsafe fn scaled_exp<V: V16>(n: V, r: V) -> V {
 #[inline(always)]
 unsafe fn exp_of_rest<V: V16>(r: V) -> V {
     // SAFETY: the caller vouches for the features.
-    unsafe { estrin(r, [1.384_365_1e-3, 8.374_156e-3, 4.166_8e-2, 1.666_643_2e-1, 4.999_999_4e-1, 1.0, 1.0]) }
+    unsafe { in_pairs(r, [1.384_365_1e-3, 8.374_156e-3, 4.166_8e-2, 1.666_643_2e-1, 4.999_999_4e-1, 1.0, 1.0]) }
 }
 
 /// 2^r for |r| <= 1 / 2, by the polynomial of [`exp_of_rest`] with powers of ln 2 in its coefficients.
@@ -83,7 +85,7 @@ unsafe fn exp_of_rest<V: V16>(r: V) -> V {
 unsafe fn exp2_of_rest<V: V16>(r: V) -> V {
     // SAFETY: the caller vouches for the features.
     unsafe {
-        horner(r, [1.53533590e-04, 1.33988750e-03, 9.61843692e-03, 5.55033274e-02, 2.40226477e-01, 6.93147182e-01, 1.0])
+        in_pairs(r, [1.535_335_9e-4, 1.339_887_5e-3, 9.618_437e-3, 5.550_332_7e-2, 2.402_264_8e-1, 6.931_472e-1, 1.0])
     }
 }
 
@@ -227,7 +229,7 @@ pub(crate) unsafe fn gelu_erf<V: V16>(x: V) -> V {
         ];
         // No less than that of a normal number, which is then 0.
         const LEAST: [f32; 2] = [-100.0, 7.888_609e-31];
-        let log = V::splat(LEAST[0]).max(estrin(t, fit).mul(t));
+        let log = V::splat(LEAST[0]).max(in_pairs(t, fit).mul(t));
         let n = round_product(log, 1.0);
         let complement = exp2_of_rest(log.sub(n)).scale2_of_normal(n).sub(V::splat(LEAST[1]));
         // max(x, 0), but NaN for negative infinity, as the formula has it.
