@@ -99,21 +99,24 @@ impl Kernel for PanelA<'_> {
         let PanelA { a, strides: [row, column], rows, k, alpha, out } = self;
         let out = &mut out[..panel_a_len(rows, k)];
         let whole = if column == 1 { k / BLOCK } else { 0 };
-        // Row by row, as they are in memory.
-        for i in 0..rows {
-            let from = a.wrapping_add(i * row);
-            // SAFETY: `dispatch` checked the features. Row i and columns below k are readable; `out` holds `rows` x 16 values for each
-            // 16 of k.
-            unsafe {
-                let factor = V::splat(alpha);
+        // SAFETY: `dispatch` checked the features. Rows and columns below k are readable; `out` holds `rows` x 16 values for each 16 of k.
+        unsafe {
+            let factor = V::splat(alpha);
+            // Row by row, as they are in memory.
+            for i in 0..rows {
                 for block in 0..whole {
-                    let from = from.wrapping_add(block * BLOCK);
+                    let from = a.wrapping_add(i * row + block * BLOCK);
                     V::prefetch(from.wrapping_add(row.max(AHEAD)));
                     V::load(from).mul(factor).store(out.as_mut_ptr().add((block * rows + i) * BLOCK));
                 }
-                for at in whole * BLOCK..k {
-                    let to = (at / BLOCK * rows + i) * BLOCK + at % BLOCK;
-                    *out.get_unchecked_mut(to) = alpha * *from.wrapping_add(at * column);
+            }
+            // Of a transposed matrix 16 columns at a time, in which rows are neighbours.
+            for block in whole..k.div_ceil(BLOCK) {
+                for i in 0..rows {
+                    for at in block * BLOCK..k.min((block + 1) * BLOCK) {
+                        let to = out.as_mut_ptr().add((block * rows + i) * BLOCK + at % BLOCK);
+                        *to = alpha * *a.wrapping_add(i * row + at * column);
+                    }
                 }
             }
         }
