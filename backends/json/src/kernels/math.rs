@@ -227,11 +227,13 @@ pub(crate) unsafe fn gelu_erf<V: V16>(x: V) -> V {
             -4.591_408e-1,
             -1.151_114,
         ];
-        // No less than that of a normal number, which is then 0.
-        const LEAST: [f32; 2] = [-100.0, 7.888_609e-31];
-        let log = V::splat(LEAST[0]).max(in_pairs(t, fit).mul(t));
+        // The power of two is kept at 2^-100 or above, a normal number; that least one is then taken off, so that far from 0 the
+        // complement is 0 and not nearly 0.
+        const LEAST_LOG: f32 = -100.0;
+        const LEAST: f32 = 7.888_609e-31;
+        let log = V::splat(LEAST_LOG).max(in_pairs(t, fit).mul(t));
         let n = round_product(log, 1.0);
-        let complement = exp2_of_rest(log.sub(n)).scale2_of_normal(n).sub(V::splat(LEAST[1]));
+        let complement = exp2_of_rest(log.sub(n)).scale2_of_normal(n).sub(V::splat(LEAST));
         // max(x, 0), but NaN for negative infinity, as the formula has it.
         let half = x.mul(V::splat(0.5));
         t.mul(V::splat(-0.5)).fma(complement, half.add(half.abs()))
