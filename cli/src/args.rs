@@ -10,6 +10,7 @@ pub(crate) mod name_value;
 pub(crate) mod number;
 mod range;
 pub(crate) mod shape;
+pub(crate) mod shard;
 mod shared;
 pub(crate) mod tolerance;
 

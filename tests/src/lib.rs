@@ -18,6 +18,7 @@ pub mod onnx;
 pub mod places;
 pub mod program;
 pub mod repack;
+pub mod sample;
 pub mod sources;
 pub use byoc_conformance::tensor;
 pub mod terminal;

@@ -23,7 +23,8 @@ pub struct Outcome {
 }
 
 /// The program. Cargo builds it with the tests of its own package (`cli/tests`); where only others are run it is built
-/// here, once, with the features that it has there: what is up to date stays.
+/// here, once, and what is up to date stays. With `lto = "off"` cargo compiles a crate that only macros use otherwise than one that programs
+/// use as well, and so all that uses those macros. `abi` uses `syn`: with it, each crate is what it is in a build of all tests.
 pub fn path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -33,7 +34,7 @@ pub fn path() -> &'static Path {
             let release = places::profile().ends_with("release");
             let status = Command::new(cargo)
                 .current_dir(places::checkout())
-                .args(["test", "--quiet", "--no-run", "--workspace", "--test", "program"])
+                .args(["test", "--quiet", "--no-run", "--workspace", "--test", "program", "--test", "abi"])
                 .args(release.then_some("--release"))
                 .arg("--target-dir")
                 .arg(places::target())

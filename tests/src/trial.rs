@@ -2,10 +2,16 @@
 //! (`byoc_tests_macros`). A case may find that what it needs is not there. It is reported as ignored then, by name and with
 //! the reason; where the environment says `CI=true` it fails instead.
 
+#![allow(clippy::print_stdout, reason = "how long tests took is part of their report")]
+
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 pub use inventory::submit;
 use libtest_mimic::{Arguments, Completion};
+
+use crate::sample;
 
 /// Why a test cannot run here.
 #[derive(Clone, Debug)]
@@ -24,7 +30,8 @@ pub struct Trial {
 impl Trial {
     fn below(self, module: &str) -> libtest_mimic::Trial {
         let is_demanded = !self.is_optional && std::env::var_os("CI").is_some_and(|value| value == "true");
-        libtest_mimic::Trial::ignorable_test(format!("{module}::{}", self.name), move || match (self.run)() {
+        let name = format!("{module}::{}", self.name);
+        libtest_mimic::Trial::ignorable_test(name.clone(), move || match timed(&name, self.run) {
             Ok(()) => Ok(Completion::Completed),
             Err(Skip(reason)) if is_demanded => Err(format!("skipped, which CI does not allow: {reason}").into()),
             Err(Skip(reason)) => Ok(Completion::ignored_with(reason)),
@@ -45,15 +52,6 @@ pub struct Function {
 
 inventory::collect!(Function);
 
-/// Whether all cases are asked for where a usual run takes a sample: the variable of the environment is `all`.
-pub fn all_are_asked_for(variable: &str) -> bool {
-    match std::env::var(variable).as_deref() {
-        Ok("all") => true,
-        Ok(other) => panic!("{variable} is 'all' or not set, not '{other}'"),
-        Err(_) => false,
-    }
-}
-
 /// A test that passes, fails by panic, or returns why it cannot run.
 pub fn trial(name: impl Into<String>, run: impl FnOnce() -> Needed<()> + Send + 'static) -> Trial {
     Trial { name: name.into(), run: Box::new(run), is_optional: false }
@@ -67,10 +65,13 @@ pub fn optional(name: impl Into<String>, run: impl FnOnce() -> Needed<()> + Send
 /// Runs a binary's `#[test]` functions and the cases that its modules make, each below the name of its module.
 pub fn run(modules: &[Module]) -> ExitCode {
     let arguments = Arguments::from_args();
+    if arguments.filter.is_some() || arguments.list {
+        sample::default_to_all();
+    }
     let functions = inventory::iter::<Function>().map(|function| {
         let name = function.path.split_once("::").map_or(function.path, |(_, name)| name);
-        libtest_mimic::Trial::test(name, || {
-            (function.run)();
+        libtest_mimic::Trial::test(name, move || {
+            timed(name, function.run);
             Ok(())
         })
     });
@@ -79,7 +80,33 @@ pub fn run(modules: &[Module]) -> ExitCode {
     for (module, trials) in modules.iter().filter(|(module, _)| is_wanted(module, &arguments)) {
         all.extend(trials().into_iter().map(|trial| trial.below(module)));
     }
-    libtest_mimic::run(&arguments, all).exit_code()
+    let code = libtest_mimic::run(&arguments, all).exit_code();
+    show_the_slowest();
+    if let Some(sample) = sample::taken() {
+        println!("a sample, taken again by {sample}");
+    }
+    code
+}
+
+/// What each test that has ended took.
+static TIMES: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
+
+/// Does what a test does, and notes how long that takes.
+fn timed<T>(name: &str, run: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let result = run();
+    TIMES.lock().unwrap_or_else(PoisonError::into_inner).push((start.elapsed(), name.to_owned()));
+    result
+}
+
+/// Says which tests took longest, so that the log of a run tells what a leaner one would start with.
+fn show_the_slowest() {
+    let mut times = std::mem::take(&mut *TIMES.lock().unwrap_or_else(PoisonError::into_inner));
+    times.retain(|(time, _)| *time >= Duration::from_secs(5));
+    times.sort_by(|one, other| other.cmp(one));
+    for (time, name) in times.iter().take(10) {
+        println!("{:6.1} s  {name}", time.as_secs_f64());
+    }
 }
 
 /// Whether cases of a module may be among those that are asked for: making them may take long.

@@ -14,7 +14,7 @@ use crate::report::{Case, Noted, Notes, Step, Tag, Verdict, fail, one_line};
 use crate::saved::Saved;
 use crate::stream::Event;
 use crate::vendor::{NOT_HERE, VendorCase};
-use crate::{Settings, Share, artifact, claims, damage, files, minimise, plugin, results, usage};
+use crate::{Settings, Shard, artifact, claims, damage, files, minimise, plugin, results, usage};
 
 /// A case of a model.
 type Test = fn(&Bench, &Source, &Prepared) -> Step<Option<Duration>>;
@@ -53,7 +53,7 @@ const MOST_MINIMISED: usize = 20;
 
 /// Runs every case from number `from` on and tells of each.
 pub(crate) fn run(settings: &Settings, from: usize, tell: &mut dyn FnMut(Event)) -> Result<()> {
-    let Share { index, count } = settings.share;
+    let Shard { index, count } = settings.shard;
     let is_mine = index == 0;
     let mut runner = Runner {
         next: 0,
@@ -67,7 +67,7 @@ pub(crate) fn run(settings: &Settings, from: usize, tell: &mut dyn FnMut(Event))
         tell,
     };
     if count == 0 || index >= count {
-        return Err(Diagnostic::new(Code::Usage, format!("there is no share {index} of {count}")));
+        return Err(Diagnostic::new(Code::Usage, format!("there is no shard {}", settings.shard)));
     }
     let mut opened = Err(Verdict::Skip);
     runner.essential("", "handshake", &mut || {
@@ -106,7 +106,7 @@ struct Runner<'a> {
     /// The first case that is run.
     from: usize,
     settings: &'a Settings,
-    /// Whether what comes next belongs to this share.
+    /// Whether what comes next belongs to this shard.
     is_mine: bool,
     /// Samples so far.
     samples: usize,
@@ -157,7 +157,7 @@ impl Runner<'_> {
         (self.tell)(Event::End(case));
     }
 
-    /// A case without which nothing can follow. What it does is done even if the case was run before, or is another share's.
+    /// A case without which nothing can follow. What it does is done even if the case was run before, or is another shard's.
     fn essential(&mut self, backend: &str, name: &str, test: &mut dyn FnMut() -> Step<Option<Duration>>) {
         let is_asked = self.is_asked(name);
         if self.next < self.from || !self.is_mine || !is_asked {
@@ -259,7 +259,7 @@ impl Runner<'_> {
     fn sample(&mut self, bench: &Bench, label: &str, sample: &Sample) -> Result<()> {
         let tests: Vec<_> = TESTS.iter().filter(|(_, kinds, _)| kinds.contains(&sample.kind)).collect();
         let end = self.next + tests.len();
-        let Share { index, count } = self.settings.share;
+        let Shard { index, count } = self.settings.shard;
         let is_mine = self.samples % count == index;
         self.samples += 1;
         if end <= self.from || !is_mine || self.is_over() {

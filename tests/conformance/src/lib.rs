@@ -33,6 +33,7 @@ mod usage;
 mod vendor;
 
 use std::collections::BTreeSet;
+use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 
 use byoc_core::diagnostic::Result;
@@ -58,7 +59,7 @@ pub struct Settings {
     /// The vendor's own cases and expectations.
     pub vendor: Vendor,
     /// The models that are tested.
-    pub share: Share,
+    pub shard: Shard,
     /// Which cases are run, and what is done about those that fail.
     pub choice: Choice,
 }
@@ -77,18 +78,25 @@ pub struct Choice {
 }
 
 /// Every so many-th of the models, so that several processes can share the work. What is no model's is done with the first
-/// share.
+/// shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// Which of the shares it is, from 0.
+pub struct Shard {
+    /// Which of the shards it is, from 0.
     pub index: usize,
     /// How many there are.
     pub count: usize,
 }
 
-impl Share {
+impl Shard {
     /// All models.
-    pub const ALL: Share = Share { index: 0, count: 1 };
+    pub const ALL: Shard = Shard { index: 0, count: 1 };
+}
+
+/// As `byoc plugin test --shard` takes it: `1/4` is the first of four.
+impl Display for Shard {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index + 1, self.count)
+    }
 }
 
 /// Runs every case in this process: a crash of the plugin is a crash of the caller. Errors are of the settings, not of
@@ -111,7 +119,7 @@ fn concluded(settings: &Settings, mut report: Report) -> Report {
     if let (Some(only), true) = (only, report.cases.is_empty()) {
         report.cases.push(Case::of("", "--only", Tag::Fail, format!("no case is called '{only}'")));
     }
-    if only.is_some() || (*fail_fast && report.failures().count() > 0) || settings.share != Share::ALL {
+    if only.is_some() || (*fail_fast && report.failures().count() > 0) || settings.shard != Shard::ALL {
         return report;
     }
     let backends: BTreeSet<String> = report.cases.iter().map(|case| case.backend.clone()).collect();

@@ -11,7 +11,7 @@ use byoc_tests::golden::golden;
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::program::{Outcome, byoc, outcome};
 use byoc_tests::trial::{Needed, Trial, trial};
-use byoc_tests::{data, engine, places};
+use byoc_tests::{data, engine, places, sample};
 
 /// An artifact has at most 1.01 times the bytes of the model's different weights.
 const MOST_PERCENT: u64 = 101;
@@ -252,12 +252,14 @@ fn errors_of_the_device() {
     );
 }
 
-/// The kit finds one thing: the ReLU of cublasLt makes 0 of NaN, as `docs/backends/cublas.md` says.
+/// A sample of the kit, which finds one thing: the ReLU of cublasLt makes 0 of NaN, as `docs/backends/cublas.md` says.
 #[test]
 fn the_kit() {
     let bench = Bench { folder: Folder::empty(), plugin: places::plugin("cublas").display().to_string() };
     let folder = both().to_str().expect("a plain path");
-    let tested = bench.run_exactly(&["plugin", "test", &bench.plugin, "--json"], &[("BYOC_CUDA_PATH", folder)]);
+    let shard = sample::shard(3);
+    let arguments = ["plugin", "test", &bench.plugin, "--json", "--shard", &shard.to_string()];
+    let tested = bench.run_exactly(&arguments, &[("BYOC_CUDA_PATH", folder)]);
     let report: serde_json::Value = serde_json::from_str(&tested.stdout).unwrap_or_else(|_| panic!("{tested:?}"));
     let cases = report["cases"].as_array().expect("a list");
     let text = |case: &serde_json::Value, field: &str| case[field].as_str().unwrap_or_default().to_owned();
@@ -270,7 +272,7 @@ fn the_kit() {
         .collect();
     assert!(others.is_empty(), "{others:?}");
     let passed = cases.iter().filter(|case| text(case, "result") == "pass").count();
-    assert!(passed > 2000, "{passed} of {} cases pass", cases.len());
+    assert!(passed > 2000 / shard.count - 50, "{passed} of {} cases pass", cases.len());
 }
 
 /// A model from disk, compiled for cublas and the host.

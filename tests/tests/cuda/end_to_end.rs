@@ -16,8 +16,8 @@ use byoc_tests::folder::Folder;
 use byoc_tests::golden::golden;
 use byoc_tests::onnx::{Model, Type, tensor};
 use byoc_tests::program::{byoc, outcome};
-use byoc_tests::trial::{Needed, Trial, all_are_asked_for, trial};
-use byoc_tests::{data, places};
+use byoc_tests::trial::{Needed, Trial, trial};
+use byoc_tests::{data, places, sample};
 use half::f16;
 use serde_json::Value;
 
@@ -30,23 +30,26 @@ const MOST_PERCENT: u64 = 101;
 /// Models of f32, with how many regions they may become: what is merged today stays merged.
 const MODELS: [(&str, usize); 3] = [("bert_base", 123), ("gpt2_small", 110), ("resnet50", 68)];
 
-/// What runs in f16, of which sizes. A layer of a transformer is like the next, so that two of them show what twelve do.
+/// What runs in f16, of which sizes.
 const NARROW: [(&str, &[&str]); 3] = [
     ("free/bert_2_layers", &["--dim", "batch=1", "--dim", "length=128"]),
     ("seeded/bert_base", &[]),
     ("seeded/resnet50", &[]),
 ];
 
+/// The one that is in no sample: a layer of a transformer is like the next, so that two of them show what twelve do.
+const LONGEST: &str = "seeded/bert_base";
+
 pub(crate) fn trials() -> Vec<Trial> {
     let wide = MODELS.map(|(name, most)| trial(format!("f32/{name}"), move || f32(name, most)));
     let right = MODELS.map(|(name, _)| trial(format!("right/{name}"), move || right(name)));
-    // In f16 a model takes up to a minute and a half: those that show little that the others do not are left out.
-    let takes_all = all_are_asked_for("BYOC_MODELS");
-    let narrow = MODELS.into_iter().filter(|(name, _)| takes_all || *name != "gpt2_small");
-    let narrow = narrow.map(|(name, most)| trial(format!("f16/{name}"), move || f16(name, most)));
-    let right_narrow = NARROW.into_iter().filter(|(name, _)| takes_all || *name != "seeded/bert_base");
-    let right_narrow =
-        right_narrow.map(|(name, sizes)| trial(format!("right_in_f16/{name}"), move || right_in_f16(name, sizes)));
+    // In f16 a model takes up to a minute and a half.
+    let narrow = sample::every(3, MODELS);
+    let narrow = narrow.into_iter().map(|(name, most)| trial(format!("f16/{name}"), move || f16(name, most)));
+    let right_narrow = sample::every(2, NARROW.into_iter().filter(|(name, _)| sample::is_all() || *name != LONGEST));
+    let right_narrow = right_narrow
+        .into_iter()
+        .map(|(name, sizes)| trial(format!("right_in_f16/{name}"), move || right_in_f16(name, sizes)));
     let steps = trial("a_profile_has_the_steps_of_regions_on_a_device", a_profile_has_the_steps_of_regions_on_a_device);
     let bias = trial("a_bias_after_folding", a_bias_after_folding);
     let part = trial("a_part_of_a_constant_at_any_offset", a_part_of_a_constant_at_any_offset);

@@ -1,24 +1,30 @@
 //! Kernels of whole operators, compiled by NVIDIA's compiler on a machine without a GPU: that all of them compile, what they
-//! use, and that attention multiplies on tensor cores. Nothing is run. `BYOC_HEAD_SIZES=all` compiles attention for more sizes
-//! of heads than usual.
+//! use, and that attention multiplies on tensor cores. Nothing is run. Attention is a
+//! sample of element types and architectures, and all of them are for more sizes of heads.
 
 use byoc_nvidia::attention::{Effect, Layout, Mask, Spec, generate};
 use byoc_nvidia::build::{GeneratedKernel, PRELUDE, Source};
 use byoc_nvidia::compile::{CubinInfo, Needs};
 use byoc_nvidia::program::BufferRef;
 use byoc_plugin_api::{DType, Dim};
-use byoc_tests::trial::{Needed, Trial, all_are_asked_for, trial};
+use byoc_tests::sample;
+use byoc_tests::trial::{Needed, Trial, trial};
 
 use crate::cubins;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("attention_on_sm_80", || attention("sm_80")),
-        trial("attention_on_sm_90a", || attention("sm_90a")),
-        trial("operators_on_sm_80", || operators("sm_80")),
-        trial("operators_on_sm_90a", || operators("sm_90a")),
-    ]
+    let dtypes = [DType::F16, DType::BF16, DType::F32];
+    let all = ARCHES.into_iter().flat_map(|on| dtypes.map(|dtype| (dtype, on)));
+    let attention = sample::every(3, all)
+        .into_iter()
+        .map(|(dtype, on)| trial(format!("attention/{dtype}_on_{on}"), move || attention(dtype, on)));
+    let operators =
+        sample::every(2, ARCHES).into_iter().map(|on| trial(format!("operators_on_{on}"), move || operators(on)));
+    attention.chain(operators).collect()
 }
+
+/// What kernels are compiled for.
+const ARCHES: [&str; 2] = ["sm_80", "sm_90a"];
 
 /// The accesses to local memory from the first multiplication of a kernel to its last one.
 fn local_in_loops(cubin: &[u8], kernel: &str) -> Needed<Vec<String>> {
@@ -58,28 +64,26 @@ const USUAL: [(usize, usize); 3] = [(64, 64), (72, 40), (256, 256)];
 /// The smallest, and the others that published models have.
 const OTHERS: [(usize, usize); 4] = [(8, 8), (80, 80), (128, 128), (192, 128)];
 
-fn attention(on: &str) -> Needed<()> {
-    let others = if all_are_asked_for("BYOC_HEAD_SIZES") { &OTHERS[..] } else { &[] };
+fn attention(dtype: DType, on: &str) -> Needed<()> {
+    let others = if sample::is_all() { &OTHERS[..] } else { &[] };
     let sizes = [&USUAL[..], others].concat();
-    for dtype in [DType::F16, DType::BF16, DType::F32] {
-        let specs = sizes.iter().flat_map(|&(size, value_size)| specs(dtype, size, value_size));
-        let generated = specs.enumerate().map(|(at, spec)| {
-            let inputs = (0..3 + usize::from(spec.mask.is_some())).map(BufferRef::Input);
-            let at_places: Vec<_> = inputs.chain([BufferRef::Output(0)]).collect();
-            generate(&spec, &format!("k{at}"), &at_places).expect("it has sizes that can be counted")
-        });
-        let all: Vec<_> = generated.collect();
-        let cubin = compiled(&format!("attention_{dtype}"), &all, on)?;
-        let code = cubins::instructions(&cubin, "k1")?;
-        let word = match (dtype, on) {
-            (DType::F16, "sm_90a") => "HGMMA.64x64x16.F32 ",
-            (DType::BF16, "sm_90a") => "HGMMA.64x64x16.F32.BF16 ",
-            (DType::F16, _) => "HMMA.16816.F32 ",
-            (DType::BF16, _) => "HMMA.16816.F32.BF16 ",
-            _ => "FFMA ",
-        };
-        assert!(code.contains(word) && code.contains("LDGSTS.E.BYPASS.128"), "{dtype} on {on}");
-    }
+    let specs = sizes.iter().flat_map(|&(size, value_size)| specs(dtype, size, value_size));
+    let generated = specs.enumerate().map(|(at, spec)| {
+        let inputs = (0..3 + usize::from(spec.mask.is_some())).map(BufferRef::Input);
+        let at_places: Vec<_> = inputs.chain([BufferRef::Output(0)]).collect();
+        generate(&spec, &format!("k{at}"), &at_places).expect("it has sizes that can be counted")
+    });
+    let all: Vec<_> = generated.collect();
+    let cubin = compiled(&format!("attention_{dtype}"), &all, on)?;
+    let code = cubins::instructions(&cubin, "k1")?;
+    let word = match (dtype, on) {
+        (DType::F16, "sm_90a") => "HGMMA.64x64x16.F32 ",
+        (DType::BF16, "sm_90a") => "HGMMA.64x64x16.F32.BF16 ",
+        (DType::F16, _) => "HMMA.16816.F32 ",
+        (DType::BF16, _) => "HMMA.16816.F32.BF16 ",
+        _ => "FFMA ",
+    };
+    assert!(code.contains(word) && code.contains("LDGSTS.E.BYPASS.128"), "{dtype} on {on}");
     Ok(())
 }
 

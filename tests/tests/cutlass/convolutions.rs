@@ -1,4 +1,4 @@
-//! The convolutions of cutlass, compiled by NVIDIA's compiler for both architectures: every kind of template is a kernel that
+//! The convolutions of cutlass, compiled by NVIDIA's compiler for both architectures and for one element type in a sample: every kind of template is a kernel that
 //! keeps all it needs in registers. Nothing is run; that is done in the backend's own tests, on stand-ins.
 
 #![allow(clippy::print_stdout, reason = "what was measured is part of a test's report")]
@@ -11,8 +11,8 @@ use byoc_nvidia::compile::CubinInfo;
 use byoc_nvidia::program::Program;
 use byoc_plugin_api::DType;
 use byoc_plugin_api::testing::{RegionBuilder, backend, options};
-use byoc_tests::data;
 use byoc_tests::trial::{Needed, Trial, trial};
+use byoc_tests::{data, sample};
 
 /// Set in processes that these tests start: the element type.
 const TYPE: &str = "CUTLASS_CONV_TYPE";
@@ -33,8 +33,8 @@ const IMAGES: [&str; 8] =
     ["few_to_nhwc_", "to_nchw_", "max_pool_", "average_pool_", "global_average_", "map_", "place_", "depthwise_"];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let tests = ["f16", "bf16", "f32"].map(|name| trial(format!("templates/{name}"), move || templates(name)));
-    tests.into()
+    let types = sample::every(3, ["f16", "bf16", "f32"]);
+    types.into_iter().map(|name| trial(format!("templates/{name}"), move || templates(name))).collect()
 }
 
 /// What a process does that these tests start.

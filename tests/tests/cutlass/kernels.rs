@@ -1,4 +1,4 @@
-//! The kernels of the backend `cutlass`, compiled by NVIDIA's compiler on a machine without a GPU: that all of them compile,
+//! The kernels of the backend `cutlass`, compiled by NVIDIA's compiler on a machine without a GPU: that they compile,
 //! what they use, which instructions they are, and what is in the code of a region. Nothing is run.
 
 mod region;
@@ -8,17 +8,15 @@ use std::process::{Command, ExitCode};
 use byoc_cutlass::all_kernels::all_kernels;
 use byoc_nvidia::compile::{Arch, CubinInfo};
 use byoc_tests::trial::{Needed, Trial, trial};
-use byoc_tests::{data, places};
+use byoc_tests::{data, places, sample};
 
 use crate::cubins::{compile, instructions};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("every_kind_on_sm_80", || every_kind("sm_80")),
-        trial("every_kind_on_sm_90a", || every_kind("sm_90a")),
-        trial("sm_90_has_no_wgmma", sm_90_has_no_wgmma),
-        trial("the_code_of_a_region", the_code_of_a_region),
-    ]
+    let mut trials = vec![trial("kinds_on_sm_80", || kinds("sm_80")), trial("kinds_on_sm_90a", || kinds("sm_90a"))];
+    let long = [trial("sm_90_has_no_wgmma", sm_90_has_no_wgmma), trial("the_code_of_a_region", the_code_of_a_region)];
+    trials.extend(sample::every(2, long));
+    trials
 }
 
 /// What a process does that these tests start.
@@ -32,10 +30,10 @@ fn arch(text: &str) -> Arch {
     text.parse().expect("it is one")
 }
 
-/// What a launch is told is what the cubin says; no kernel has an array or a value in memory for which there are no
+/// A sample of the kinds. What a launch is told is what the cubin says; no kernel has an array or a value in memory for which there are no
 /// registers; and those for sm_90a multiply and copy by its own instructions.
-fn every_kind(on: &str) -> Needed<()> {
-    for kind in all_kernels(arch(on)).expect("they can be generated") {
+fn kinds(on: &str) -> Needed<()> {
+    for kind in sample::every(4, all_kernels(arch(on)).expect("they can be generated")) {
         let name = &kind.source.name;
         let cubin = compile(&kind.source, arch(on))?;
         let launches = kind.launches(&cubin).unwrap_or_else(|error| panic!("{name} on {on}: {error:?}"));

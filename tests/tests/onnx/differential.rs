@@ -1,13 +1,13 @@
 //! Random graphs, run by byoc and by onnxruntime without optimisation, which must give the same. The graphs are the same
-//! on every machine: `BYOC_DIFFERENTIAL_SEED` runs one of them and shows it, `BYOC_DIFFERENTIAL_GRAPHS` more or fewer of
-//! them than usual, and `BYOC_DIFFERENTIAL_FIRST` other ones.
+//! on every machine, and a usual run takes a sample of them: `BYOC_DIFFERENTIAL_SEED` runs one of them and shows it,
+//! `BYOC_DIFFERENTIAL_GRAPHS` more or fewer of the plain ones, and `BYOC_DIFFERENTIAL_FIRST` other ones.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use byoc_tests::engine;
 use byoc_tests::trial::{Needed, Trial, trial};
+use byoc_tests::{engine, sample};
 
 mod accepted;
 mod builder;
@@ -28,10 +28,13 @@ use oracle::Oracle;
 use random::Random;
 use wrap::Wrap;
 
-/// Graphs of a usual run.
+/// Plain graphs of a whole run.
 const GRAPHS: u64 = 3000;
 
-/// Seeds of rare graphs that a long run found, which every whole run has as well.
+/// A sample has every so many-th of all graphs.
+const STEP: usize = 3;
+
+/// Seeds of rare graphs that a long run found, which every run has as well.
 const RARE: [(u64, &str); 9] = [
     (108701, "a lone query of causal attention with a past"),
     (109136, "a slice that starts far before the first element of an axis that is empty at times"),
@@ -86,13 +89,19 @@ fn random_graphs() -> Needed<()> {
     let judge = Judge { oracle: Oracle::start()?, registry: engine::embedded() };
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let one = number("BYOC_DIFFERENTIAL_SEED");
-    let first = one.or_else(|| number("BYOC_DIFFERENTIAL_FIRST")).unwrap_or(0);
-    let count = if one.is_some() { 1 } else { number("BYOC_DIFFERENTIAL_GRAPHS").unwrap_or(GRAPHS) };
-    let rare = if count >= GRAPHS { &RARE[..] } else { &[] };
-    let later = if count >= GRAPHS { operators::LATER_SEEDS.start..operators::LAYER_SEEDS.end } else { 0..0 };
-    let every = if count >= GRAPHS { operators::EVERY_SEEDS } else { 0..0 };
-    let seeds = (first..first + count).chain(rare.iter().map(|(seed, _)| *seed)).chain(later).chain(every);
-    let seeds: Vec<u64> = seeds.chain(if count >= GRAPHS { wrap::SEEDS } else { 0..0 }).collect();
+    let others = (number("BYOC_DIFFERENTIAL_FIRST"), number("BYOC_DIFFERENTIAL_GRAPHS"));
+    let whole = one.is_none() && others == (None, None) && sample::is_all();
+    let seeds: Vec<u64> = match (one, others) {
+        (Some(seed), _) => vec![seed],
+        (None, (None, None)) => {
+            let rare = RARE.iter().map(|(seed, _)| *seed);
+            sample::every(STEP, usual()).into_iter().chain(rare).collect()
+        }
+        (None, (first, count)) => {
+            let first = first.unwrap_or(0);
+            (first..first + count.unwrap_or(GRAPHS)).collect()
+        }
+    };
     let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
     // A panic of the compiler is a finding that is shown with its graph.
     if one.is_none() {
@@ -108,8 +117,14 @@ fn random_graphs() -> Needed<()> {
         }
     });
     drop(std::panic::take_hook());
-    finish(tally.into_inner().unwrap_or_else(PoisonError::into_inner), seeds.len() as u64);
+    finish(tally.into_inner().unwrap_or_else(PoisonError::into_inner), seeds.len(), whole);
     Ok(())
+}
+
+/// The seeds of the graphs that a whole run has, but for the rare ones.
+fn usual() -> impl Iterator<Item = u64> {
+    let later = operators::LATER_SEEDS.start..operators::LAYER_SEEDS.end;
+    (0..GRAPHS).chain(later).chain(operators::EVERY_SEEDS).chain(wrap::SEEDS)
 }
 
 /// The graph of a seed, and how byoc compiles it.
@@ -196,7 +211,7 @@ fn general(reason: &str) -> String {
 }
 
 /// Says what became of all graphs, and fails where byoc is at fault.
-fn finish(tally: Tally, count: u64) {
+fn finish(tally: Tally, count: usize, whole: bool) {
     let total = |counts: &BTreeMap<String, usize>| counts.values().sum::<usize>();
     let mut text = format!("{count} graphs: {} the same, in {} elements\n", tally.same, tally.elements);
     for (what, counts) in [("onnxruntime refuses", &tally.oracle), ("byoc refuses", &tally.refused)] {
@@ -204,7 +219,6 @@ fn finish(tally: Tally, count: u64) {
         text.extend(counts.iter().map(|(reason, count)| format!("  {count} {reason}\n")));
     }
     text.extend(tally.accepted.iter().map(|(reason, count)| format!("accepted {count}: {reason}\n")));
-    let whole = count >= GRAPHS;
     let missing: Vec<_> =
         families().flat_map(|family| family.operators).filter(|op| !tally.drawn.contains_key(*op)).collect();
     let unused =
@@ -215,7 +229,7 @@ fn finish(tally: Tally, count: u64) {
     assert!(!whole || missing.is_empty(), "{text}\nnever drawn: {missing:?}");
     assert!(!whole || unused.is_empty(), "{text}\naccepted, and not met: {unused:?}");
     for counts in [&tally.oracle, &tally.refused] {
-        assert!(!whole || total(counts) * 100 <= MOST_REFUSED * count as usize, "{text}\ntoo many are refused");
+        assert!(!whole || total(counts) * 100 <= MOST_REFUSED * count, "{text}\ntoo many are refused");
     }
     if std::env::var_os("BYOC_DIFFERENTIAL_VERBOSE").is_some() {
         panic!("{text}");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use byoc_tests::program::outcome;
 use byoc_tests::trial::{Needed, Trial, trial};
-use byoc_tests::{data, places};
+use byoc_tests::{data, places, sample};
 
 use crate::with_module;
 
@@ -12,11 +12,16 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("a_batch_job_on_ray", a_batch_job_on_ray), trial("pictures_of_a_model", pictures_of_a_model)]
 }
 
+/// What is tested of the job with Ray, which takes a minute each.
+const JOBS: [&str; 2] =
+    ["test_replicas_share_the_file_and_compute_what_one_process_does", "test_a_killed_replica_loses_no_rows"];
+
 /// `docs/examples/ray_batch.py`.
 fn a_batch_job_on_ray() -> Needed<()> {
     let folder = places::temporary();
     let mut command = with_module(&data::examples()?, folder.path());
-    command.args(["-W", "error::ResourceWarning", "-m", "unittest", "test_ray"]);
+    command.args(["-W", "error::ResourceWarning", "-m", "unittest", "test_ray.Replica"]);
+    command.args(sample::every(2, JOBS).into_iter().map(|job| format!("test_ray.Batch.{job}")));
     let output = command.current_dir(places::checkout().join("core/bindings/python/tests")).output();
     let output = output.expect("Python runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

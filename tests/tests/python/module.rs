@@ -2,7 +2,7 @@
 
 use byoc_tests::program;
 use byoc_tests::trial::{Needed, Trial, trial};
-use byoc_tests::{data, markdown, places};
+use byoc_tests::{data, markdown, places, sample};
 
 use crate::{python, with_module};
 
@@ -65,6 +65,7 @@ fn cases_of_onnx_pass_by_its_runner() -> Needed<()> {
     let mut command = python(folder.path())?;
     let failing = places::write(folder.path(), "failing.txt", failing().join("\n"));
     command.args(["-m", "unittest", "test_onnx"]).env("BYOC_FAILING", failing);
+    command.env("BYOC_SHARD", sample::shard(3).to_string());
     let output = command.current_dir(places::checkout().join("core/bindings/python/tests")).output();
     let output = output.expect("Python runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

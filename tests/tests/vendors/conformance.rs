@@ -14,10 +14,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use byoc_conformance::{Choice, Settings, Share, Tag, Vendor};
+use byoc_conformance::{Choice, Settings, Shard, Tag, Vendor};
 use byoc_tests::fixture::c_device_plugin;
 use byoc_tests::program::{Outcome, byoc, outcome};
-use byoc_tests::{engine, places};
+use byoc_tests::{engine, places, sample};
 use serde_json::Value;
 
 /// What `byoc plugin test --json` said.
@@ -124,15 +124,12 @@ fn the_host_backend_passes() {
     let names = refused.filter_map(|case| case["name"].as_str()?.split(':').next());
     let known: BTreeSet<_> = WITHOUT_MODELS.iter().map(|name| name.to_lowercase()).collect();
     assert_eq!(names.map(str::to_owned).collect::<BTreeSet<_>>(), known);
-    // A quarter of the models, another one each time; all of them with `BYOC_KIT=all`.
-    let wish = std::env::var("BYOC_KIT").ok();
-    let index = wish.as_ref().and_then(|share| share.parse().ok()).unwrap_or_else(|| fastrand::usize(..4));
-    let share = if wish.is_some_and(|wish| wish == "all") { Share::ALL } else { Share { index, count: 4 } };
-    let settings = Settings { plugin: places::plugin("json"), share, ..settings() };
+    let shard = sample::shard(4);
+    let settings = Settings { plugin: places::plugin("json"), shard, ..settings() };
     let report = byoc_conformance::run(&settings).expect("the settings are good");
     let failures: Vec<_> = report.failures().map(|case| (&case.name, &case.reason)).collect();
-    assert_eq!(failures, [], "BYOC_KIT={index}");
-    assert!(report.count(Tag::Pass) >= 20_000 / share.count - 600, "{}", report.count(Tag::Pass));
+    assert_eq!(failures, [], "{:?}", sample::taken());
+    assert!(report.count(Tag::Pass) >= 20_000 / shard.count - 600, "{}", report.count(Tag::Pass));
 }
 
 /// What the kit is asked, as a library: the template, by the reference kernels of the embedded backend.
@@ -146,7 +143,7 @@ fn settings() -> Settings {
         memory: 0,
         reference,
         vendor: Vendor::default(),
-        share: Share::ALL,
+        shard: Shard::ALL,
         choice: Choice::default(),
     }
 }
@@ -200,19 +197,19 @@ fn the_library_runs_in_the_caller() {
     let report = byoc_conformance::run(&settings).expect("the settings are good");
     assert_eq!(report.failures().count(), 0);
     assert!(report.count(Tag::Pass) >= 100);
-    // Shares of the work are all of it, and nothing twice.
-    let share = |index| {
-        let settings = Settings { share: Share { index, count: 3 }, ..settings.clone() };
+    // Shards are all of the work, and nothing twice.
+    let shard = |index| {
+        let settings = Settings { shard: Shard { index, count: 3 }, ..settings.clone() };
         byoc_conformance::run(&settings).expect("the settings are good").cases
     };
-    let mut names: Vec<_> = (0..3).flat_map(share).map(|case| case.name).collect();
+    let mut names: Vec<_> = (0..3).flat_map(shard).map(|case| case.name).collect();
     let mut all: Vec<_> = report.cases.iter().map(|case| case.name.clone()).collect();
     names.sort();
     all.sort();
     assert_eq!(names, all);
-    let none = Settings { share: Share { index: 3, count: 3 }, ..settings };
+    let none = Settings { shard: Shard { index: 3, count: 3 }, ..settings };
     let error = byoc_conformance::run(&none).err().map(|error| error.message);
-    assert_eq!(error.as_deref(), Some("there is no share 3 of 3"));
+    assert_eq!(error.as_deref(), Some("there is no shard 4/3"));
 }
 
 /// A backend that packs a constant although another form of it is stored as well is told so; one that gives way passes.

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use byoc_conformance::{Case, Choice, Report, Settings, Share, Tag, Vendor, child, supervise};
+use byoc_conformance::{Case, Choice, Report, Settings, Shard, Tag, Vendor, child, supervise};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::{Registry, SearchPath, Selected};
 use serde_json::json;
 
-use crate::args::name_value;
+use crate::args::{name_value, shard};
 use crate::embed;
 use crate::report::{self, Table, duration, size};
 
@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// Only cases whose names match; `*` stands for any characters
     #[arg(long, value_name = "GLOB")]
     only: Option<String>,
+    /// Only a part of the models: the Ith of N parts, to share them among machines
+    #[arg(long, value_name = "I/N", value_parser = shard::parse)]
+    shard: Option<Shard>,
     /// Speak to the plugin as the host of that ABI version does
     #[arg(long, value_name = "VERSION", value_parser = ["1.0"])]
     as_host: Option<String>,
@@ -78,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         memory: args.memory << 20,
         reference: reference()?,
         vendor: Vendor::read(&args.case)?,
-        share: Share::ALL,
+        shard: args.shard.unwrap_or(Shard::ALL),
         choice: Choice {
             only: args.only.clone(),
             first_host: args.as_host.is_some(),
@@ -129,6 +132,9 @@ fn child_command(args: &Args, program: &Path, from: usize) -> Command {
     }
     if let Some(only) = &args.only {
         command.args(["--only", only]);
+    }
+    if let Some(shard) = args.shard {
+        command.args(["--shard", &shard.to_string()]);
     }
     if let Some(folder) = &args.save_failing {
         command.arg("--save-failing").arg(folder);

@@ -1,7 +1,7 @@
 //! Runs the conformance kit on the backends that generate kernels, as `byoc plugin test` does: every operator that they
 //! support, alone and in chains, of every type, on the device and against the host's reference kernels.
 
-use byoc_conformance::{Choice, Report as Found, Settings, Share, Tag, Vendor};
+use byoc_conformance::{Choice, Report as Found, Settings, Shard, Tag, Vendor};
 use byoc_core::plugin::Origin;
 
 use super::Scope;
@@ -13,24 +13,24 @@ use crate::report::{Report, Result, failure};
 const TOLD: usize = 20;
 
 /// How many processes share the models of a backend.
-const SHARES: usize = 12;
+const SHARDS: usize = 12;
 
 pub(super) fn checks(scope: &Scope) -> Vec<Check> {
-    let count = if scope.quick { 1 } else { SHARES };
-    let shares = |backend: &'static str| (0..count).map(move |index| (backend, Share { index, count }));
-    let check = |(backend, share): (&'static str, Share)| {
-        let name = format!("operators of {backend}, share {} of {count}", share.index + 1);
+    let count = if scope.quick { 1 } else { SHARDS };
+    let shards = |backend: &'static str| (0..count).map(move |index| (backend, Shard { index, count }));
+    let check = |(backend, shard): (&'static str, Shard)| {
+        let name = format!("operators of {backend}, shard {shard}");
         let told = name.clone();
         let work = move |fixture: &Fixture, report: &mut Report| {
-            let found = kit(fixture, backend, share).and_then(|found| verdict(&found, report));
+            let found = kit(fixture, backend, shard).and_then(|found| verdict(&found, report));
             report.check(&told, found);
         };
         Check::several(name, work).within(400)
     };
-    GENERATING.into_iter().flat_map(shares).map(check).collect()
+    GENERATING.into_iter().flat_map(shards).map(check).collect()
 }
 
-fn kit(fixture: &Fixture, backend: &str, share: Share) -> Result<Found> {
+fn kit(fixture: &Fixture, backend: &str, shard: Shard) -> Result<Found> {
     let Origin::File(plugin) = &fixture.registry.get(backend)?.origin else {
         return failure(format!("'{backend}' is not a plugin"));
     };
@@ -42,7 +42,7 @@ fn kit(fixture: &Fixture, backend: &str, share: Share) -> Result<Found> {
         memory: 0,
         reference: reference.ok_or("there is no reference")?,
         vendor: Vendor::default(),
-        share,
+        shard,
         choice: Choice::default(),
     };
     Ok(byoc_conformance::run(&settings)?)

@@ -172,6 +172,7 @@ const NO_ROW: &[(&str, &str, &str)] = &[
 const NO_PATHS: &[&str] = &[
     "DB",
     "GLOB",
+    "I/N",
     "INPUT:SHAPE",
     "KIND:N",
     "LANG",

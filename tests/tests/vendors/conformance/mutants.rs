@@ -1,5 +1,5 @@
 //! The kit finds bugs: those that can be planted into the backends of `tests/plugins/mutants`. `tests/golden/mutants.txt` has all of
-//! them with the first case that fails. A run tries some, other ones each time; `BYOC_MUTANTS=all` tries all and compares the table, with
+//! them with the first case that fails. A run tries a sample of them; one that takes everything compares the table, with
 //! `UPDATE_GOLDEN=1` it writes it.
 
 use std::sync::Mutex;
@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use byoc_conformance::{Choice, Settings};
 use byoc_plugin_api::OptionKind;
 use byoc_tests::golden::golden;
-use byoc_tests::trial::all_are_asked_for;
-use byoc_tests::{engine, places};
+use byoc_tests::{engine, places, sample};
 
 /// How many are tried where not all are asked for.
 const SAMPLE: usize = 8;
@@ -65,7 +64,7 @@ fn lines(planted: &[Planted]) -> Vec<String> {
 #[test]
 fn planted_bugs_are_found() {
     let all = planted();
-    if all_are_asked_for("BYOC_MUTANTS") {
+    if sample::is_all() {
         let lines = lines(&all);
         golden("mutants.txt", &format!("backend | planted bug | first case that fails\n{}\n", lines.join("\n")));
     }
@@ -74,7 +73,7 @@ fn planted_bugs_are_found() {
     let names: Vec<_> = all.iter().map(|(backend, bug)| format!("{backend} | {bug} | ")).collect();
     assert!(
         rows.len() == names.len() && rows.iter().zip(&names).all(|(row, name)| row.starts_with(name)),
-        "BYOC_MUTANTS=all"
+        "BYOC_SAMPLE=all"
     );
     let is_right = |row: &&&str| row.contains(" | none | ");
     assert!(rows.iter().filter(is_right).all(|row| row.ends_with(" | -")), "what is right passes");
@@ -82,12 +81,12 @@ fn planted_bugs_are_found() {
     let missed = rows.iter().filter(|row| row.ends_with(MISSED)).count();
     assert!(missed * 20 <= bugs, "{missed} of {bugs} are not found, and one in twenty may be");
 
-    let seed = std::env::var("BYOC_MUTANTS_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
-    let mut random = fastrand::Rng::with_seed(seed);
-    let some = random.choose_multiple(0..all.len(), SAMPLE);
+    if sample::is_all() {
+        return;
+    }
+    let some = sample::every(all.len() / SAMPLE, 0..all.len());
     let chosen: Vec<_> = some.iter().map(|&at| all[at].clone()).collect();
     for (line, &at) in lines(&chosen).iter().zip(&some) {
-        assert_eq!(line, rows[at], "BYOC_MUTANTS_SEED={seed}");
+        assert_eq!(line, rows[at], "{:?}", sample::taken());
     }
 }

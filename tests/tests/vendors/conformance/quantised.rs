@@ -2,7 +2,7 @@
 
 use byoc_tests::folder::Folder;
 use byoc_tests::onnx::{Model, Type};
-use byoc_tests::places;
+use byoc_tests::{places, sample};
 
 use super::Tested;
 
@@ -27,7 +27,7 @@ const PATTERNS: [&str; 13] = [
 #[test]
 fn the_kendryte_backend_passes() {
     // One of the two: each takes the kit a minute.
-    for dense in [["false", "true"][fastrand::usize(..2)]] {
+    for dense in sample::every(2, ["false", "true"]) {
         let option = format!("kendryte.float-dense={dense}");
         let tested = Tested::plain(&places::plugin("kendryte"), &["--backend-opt", &option]);
         assert_eq!((tested.code, tested.failures()), (Some(0), vec![]));
