@@ -2,7 +2,7 @@
 //! on every machine, and a usual run takes a sample of them: `BYOC_DIFFERENTIAL_SEED` runs one of them and shows it,
 //! `BYOC_DIFFERENTIAL_GRAPHS` more or fewer of the plain ones, and `BYOC_DIFFERENTIAL_FIRST` other ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -70,6 +70,11 @@ fn every_operator() -> Needed<()> {
     let (missing, idle) = operators::not_drawn(&drawn);
     assert!(missing.is_empty(), "byoc has these operators, and no graph does: {missing:?}");
     assert!(idle.is_empty(), "these are drawn or unknown, and have a reason not to be: {idle:?}");
+    // A sample does not run all graphs, and what they are made of is seen without.
+    let graphs = usual().map(|seed| graph_of(seed).0);
+    let met: BTreeSet<&str> = graphs.flat_map(|case| case.nodes.into_iter().map(|node| node.op)).collect();
+    let never: Vec<_> = drawn.iter().filter(|op| !met.contains(*op)).collect();
+    assert!(never.is_empty(), "no graph has these: {never:?}");
     Ok(())
 }
 
