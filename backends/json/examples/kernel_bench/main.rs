@@ -1,4 +1,5 @@
-//! Times the kernels on layer shapes of well-known networks: `cargo run --release --example kernel_bench [filter] [isa]`.
+//! Times the kernels on layer shapes of well-known networks: `cargo run --release --example kernel_bench [filter] [isa]`,
+//! or one convolution of any shape, with ReLU and with hard-swish: `conv:IC,OC,SIZE,KERNEL,STRIDE,GROUP` as the filter.
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
 mod layers;
@@ -307,6 +308,14 @@ fn main() {
     };
     let threads = [Threads::with_isa(1, isa), Threads::with_isa(2, isa)];
     println!("{:?}; columns: 1 and 2 threads", threads[0].isa());
+    if let Some(shape) = filter.strip_prefix("conv:") {
+        let sizes: Vec<usize> = shape.split(',').map(|size| size.parse().expect("a size is a number")).collect();
+        let [ic, oc, size, k, stride, group] = sizes[..].try_into().expect("six sizes");
+        for act in [Activation::Relu, Activation::HardSwish { alpha: 1.0 / 6.0, beta: 0.5 }] {
+            bench_conv(&threads, ic, oc, size, k, stride, group, act);
+        }
+        return;
+    }
     for (name, layers) in
         [("resnet50", RESNET50), ("mobilenet2", MOBILENET2), ("vgg19", VGG19), ("efficientnet", EFFICIENTNET)]
     {

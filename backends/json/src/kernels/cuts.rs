@@ -27,4 +27,10 @@ impl Cuts {
     pub(super) fn at(self, index: usize) -> (usize, usize) {
         (index * self.least + index.min(self.longer), self.least + usize::from(index < self.longer))
     }
+
+    /// How many from that one on are of its size.
+    #[inline(always)]
+    pub(super) fn alike(self, index: usize) -> usize {
+        if index < self.longer { self.longer - index } else { self.count - index }
+    }
 }

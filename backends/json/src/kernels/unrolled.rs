@@ -20,6 +20,13 @@ macro_rules! unrolled {
     ($index:ident in 0..$len:ident $body:block) => {
         unrolled!(@ $index $len $body [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15])
     };
+    // For each of these numbers: where the length is no parameter, the compiler takes what lies behind it for an error.
+    ($index:ident in [$($at:literal)*] $body:block) => {
+        $({
+            let $index: usize = $at;
+            $body
+        })*
+    };
     (@ $index:ident $len:ident $body:block [$($at:literal)*]) => {
         $(if const { $at < $len } {
             let $index: usize = $at;

@@ -1,6 +1,8 @@
 //! Memory planning: views and cuts share the memory of what they are of, parts of a concatenation are computed in place, an
 //! elementwise kernel overwrites an input at its last use, and the rest is packed into one arena.
 
+use std::collections::HashMap;
+
 use byoc_dim::{Lifetime, plan_arena};
 
 use super::buffer::ALIGNMENT;
@@ -38,6 +40,20 @@ struct Groups<'p> {
     outputs: Vec<bool>,
     first: Vec<usize>,
     last: Vec<usize>,
+}
+
+/// A part of a concatenation, before that is planned.
+struct Part {
+    /// The group that it is in, and where.
+    root: usize,
+    start: usize,
+    bytes: usize,
+}
+
+/// How many of the first parts, one at least, lie in the same group one after the other.
+fn run_len(parts: &[Part]) -> usize {
+    let follows = |pair: &&[Part]| pair[0].root == pair[1].root && pair[0].start + pair[0].bytes == pair[1].start;
+    1 + parts.windows(2).take_while(follows).count()
 }
 
 /// Plans the memory of a program whose values have `sizes` bytes.
@@ -132,24 +148,35 @@ impl<'p> Groups<'p> {
         }
     }
 
-    /// Computes the parts of a concatenation where they belong. A part that lives elsewhere already is copied later.
+    /// Computes the parts of a concatenation where they belong. Parts that are another group one after the other, such as what was
+    /// concatenated before, go there together; a part that lives elsewhere already is copied later.
     fn join_parts(&mut self, sharing: &[Sharing]) {
         for (step, _) in self.program.steps.iter().zip(sharing).filter(|(_, sharing)| sharing.joins) {
             let Some(whole) = step.output(0) else { continue };
-            let (target, start) = self.root(whole);
-            let mut offset = start;
-            let roots: Vec<usize> = step.inputs.iter().flatten().map(|&part| self.root(part).0).collect();
-            for &part in step.inputs.iter().flatten() {
-                let (root, inner) = self.root(part);
-                let free = self.storage[root].is_none() && !self.outputs[root] && self.sizes[root] == self.sizes[part];
+            let (target, mut offset) = self.root(whole);
+            step.inputs.iter().flatten().for_each(|&part| self.shorten(part));
+            let parts: Vec<Part> = step.inputs.iter().flatten().map(|&part| self.part(part)).collect();
+            let mut uses: HashMap<usize, usize> = HashMap::new();
+            parts.iter().for_each(|part| *uses.entry(part.root).or_default() += 1);
+            let mut rest = parts.as_slice();
+            while let Some(&Part { root, .. }) = rest.first() {
+                let run = run_len(rest);
+                let bytes = rest[..run].iter().map(|part| part.bytes).sum::<usize>();
+                let free = self.storage[root].is_none() && !self.outputs[root] && self.sizes[root] == bytes;
                 // What is part of two inputs can be in one place only, and would be read while it is written.
-                let once = roots.iter().filter(|&&other| other == root).count() == 1;
-                if free && once && inner == 0 && root != target && self.storage[target].is_none() {
+                let once = uses[&root] == run;
+                if free && once && rest[0].start == 0 && root != target && self.storage[target].is_none() {
                     self.attach(root, target, offset);
                 }
-                offset += self.sizes[part];
+                offset += bytes;
+                rest = &rest[run..];
             }
         }
+    }
+
+    fn part(&self, value: usize) -> Part {
+        let (root, start) = self.root(value);
+        Part { root, start, bytes: self.sizes[value] }
     }
 
     fn find_lifetimes(&mut self) {

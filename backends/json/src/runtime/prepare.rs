@@ -77,6 +77,10 @@ impl Prepared {
                 continue;
             }
             merge(&mut inputs, &outputs, sharing).map_err(|error| error.at(step.name.clone()))?;
+            if sharing.joins && inputs.iter().flatten().all(|input| input.merged || input.place.bytes == 0) {
+                steps.push(PreparedStep::nothing(step.name.clone()));
+                continue;
+            }
             steps.push(PreparedStep { name: step.name.clone(), call: ready.call, inputs, outputs });
         }
         let edge = |value: usize| Operand::new(plan.places[value], program.values[value].dtype, &shapes[value]);

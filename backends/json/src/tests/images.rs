@@ -89,6 +89,31 @@ fn dense_blocks_share_one_buffer() {
     check(&net, &[]);
 }
 
+/// A part that is named again behind those that were concatenated before, others in another order, and a concatenation that is an
+/// output: what must be copied.
+#[test]
+fn concatenations_that_begin_otherwise_agree() {
+    let axis = [("axis", Attribute::Int(1))];
+    let cases: [&[usize]; 5] = [&[0, 1, 0], &[1, 0, 2], &[0, 2, 1], &[2, 0, 1], &[0, 1, 2, 0, 1]];
+    for (case, output) in cases.into_iter().flat_map(|case| [(case, false), (case, true)]) {
+        let mut net = empty();
+        let x = net.input([1, 16, 3, 3]);
+        let parts = [16, 32, 16].map(|channels| (net.conv(x, channels, 1, 1, 1), channels));
+        let first = net.node("Concat", &[parts[0].0, parts[1].0], [1, 48, 3, 3], &axis);
+        let relu = net.node("Relu", &[first], [1, 48, 3, 3], &[]);
+        let named: Vec<usize> = case.iter().map(|&part| parts[part].0).collect();
+        let channels = case.iter().map(|&part| parts[part].1).sum();
+        let second = net.node("Concat", &named, [1, channels, 3, 3], &axis);
+        let sum = net.conv(second, 48, 1, 1, 1);
+        let sum = net.node("Add", &[sum, relu], [1, 48, 3, 3], &[]);
+        net.output(sum);
+        if output {
+            net.output(first);
+        }
+        check(&net, &[]);
+    }
+}
+
 #[test]
 fn the_same_tensor_twice_is_concatenated_twice() {
     let mut net = empty();

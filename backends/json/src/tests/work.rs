@@ -135,6 +135,30 @@ fn cuts_that_are_runs_move_nothing() {
     assert_eq!((of(&net, "split").1, of(&net, "copy").1), (2 * 4 * 120, 0));
 }
 
+/// As PyTorch writes dense blocks: each layer concatenates all tensors before it anew, and no byte of them moves.
+#[test]
+fn concatenations_that_begin_with_another_copy_nothing() {
+    let mut net = empty();
+    let x = net.input([1, 16, 6, 6]);
+    let mut parts = vec![net.conv(x, 32, 3, 1, 1)];
+    for layer in 1..5 {
+        let channels = 16 + 16 * layer;
+        let shape = [1, channels, 6, 6];
+        let all = if layer == 1 { parts[0] } else { net.node("Concat", &parts, shape, "axis=1") };
+        let norm = net.norm(all);
+        let relu = net.node("Relu", &[norm], shape, &[]);
+        parts.push(net.conv(relu, 16, 3, 1, 1));
+    }
+    let all = net.node("Concat", &parts, [1, 96, 6, 6], "axis=1");
+    let last = net.conv(all, 16, 1, 1, 1);
+    net.output(last);
+    check(&net, &[]);
+    let steps = work(&net, &[]);
+    let concatenations: Vec<_> = steps.iter().filter(|(kernel, ..)| kernel == "concat").collect();
+    assert_eq!(concatenations.len(), 4);
+    assert!(concatenations.iter().all(|(_, _, bytes)| *bytes == 0), "{steps:?}");
+}
+
 /// A cut of a part of a concatenation, and a concatenation of cuts: each is somewhere else than it would like to be.
 #[test]
 fn cuts_and_concatenations_of_each_other_agree() {

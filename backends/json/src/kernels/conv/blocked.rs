@@ -255,6 +255,7 @@ impl Job<'_> {
             column_step: p.stride[1],
             tap_step: p.dilation[1],
             width: rows.in_width,
+            count: 1,
             y: self.y.as_ptr(),
             y_block: p.oh * p.ow * BLOCK,
             accumulate: at.ins.start > 0,
@@ -275,21 +276,26 @@ impl Job<'_> {
         let y_row = (at.outer * plan.out_blocks + at.out) * tile.y_block + at.row * rows.width * BLOCK;
         let cuts = Cuts::new(width, table.len());
         let before = at.before * cuts.count;
-        for (index, (start, pixels)) in cuts.iter().enumerate() {
+        let mut index = 0;
+        while index < cuts.count {
+            let (start, pixels) = cuts.at(index);
+            tile.place(start, pixels, x, p.pad[1]);
+            let together = self.isa == Isa::Avx2 && tile.inside;
+            tile.count = if together { tile.inside_with(pixels, cuts.alike(index)) } else { 1 };
             // The first tiles fetch the weights of the next output blocks, one each.
             let next = before + index;
             tile.ahead = if next < at.count.min(at.left) { (at.count + next) * tile.w_out_block } else { 0 };
-            tile.place(start, pixels, x, p.pad[1]);
             let y = y_row + start * BLOCK;
             tile.y = self.y.as_ptr().wrapping_add(y);
             if let Some(r) = self.o.residual.filter(|_| last) {
                 tile.residual = r.as_ptr().wrapping_add(y);
             }
             // SAFETY: the table matches the CPU; the tile's rows are clipped to x by `taps_inside`, its columns by
-            // `Tile::outside`, blocks and taps are those that the lengths of x, w and y hold, which `conv` checked in
-            // arithmetic that does not wrap, as it did that no coordinate here does; tasks write disjoint rows and
-            // blocks of y.
+            // `Tile::outside`, and those behind it are inside; blocks and taps are those that the lengths of x, w and y hold,
+            // which `conv` checked in arithmetic that does not wrap, as it did that no coordinate here does; tasks write disjoint
+            // rows and blocks of y.
             unsafe { table[pixels - 1](&tile) };
+            index += tile.count;
         }
         if last && self.clamp.is_none() {
             for o in 0..at.count {

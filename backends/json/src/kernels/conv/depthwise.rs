@@ -6,6 +6,7 @@ use super::taps::taps_inside;
 use super::tile::Tile;
 use super::{ConvParams, Operands};
 use crate::kernels::cuts::Cuts;
+use crate::kernels::isa::Isa;
 use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::{SharedMut, Threads, part};
 use std::ops::Range;
@@ -49,15 +50,22 @@ impl Band<'_> {
             let first = image.wrapping_offset((top + (kh.start * p.dilation[0]) as isize) * in_row as isize);
             (tile.kh, tile.w) = (kh.len(), w.wrapping_add(kh.start * p.kw * BLOCK));
             let y = (self.plane * p.oh + row) * p.ow * BLOCK;
-            for (start, pixels) in cuts.iter() {
+            let mut index = 0;
+            while index < cuts.count {
+                let (start, pixels) = cuts.at(index);
                 tile.place(start, pixels, first, p.pad[1]);
+                // Their tiles for other strides take any number of pixels outside, one at a time.
+                let together = isa == Isa::Avx2 && tile.inside && p.stride[1] <= 2;
+                tile.count = if together { tile.inside_with(pixels, cuts.alike(index)) } else { 1 };
                 tile.y = self.out.as_ptr().wrapping_add(y + start * BLOCK);
                 if let Some(r) = self.o.residual {
                     tile.residual = r.as_ptr().wrapping_add(y + start * BLOCK);
                 }
-                // SAFETY: the table matches the CPU; the tile's rows are clipped to x by `taps_inside`, its columns by `Tile::outside`;
-                // x, w and y are as long as `conv` checked, as it did that no coordinate wraps; tasks write disjoint rows and planes.
+                // SAFETY: the table matches the CPU; the tile's rows are clipped to x by `taps_inside`, its columns by `Tile::outside`,
+                // and those behind it are inside; x, w and y are as long as `conv` checked, as it did that no coordinate wraps; tasks
+                // write disjoint rows and planes.
                 unsafe { table[pixels - 1](&tile) };
+                index += tile.count;
             }
             if p.act.as_clamp().is_none() {
                 // SAFETY: this task's own pixels, in bounds of y.
@@ -89,6 +97,7 @@ impl Band<'_> {
             column_step: p.stride[1],
             tap_step: p.dilation[1],
             width: p.iw,
+            count: 1,
             y: std::ptr::null_mut(),
             y_block: 0,
             accumulate: false,

@@ -28,7 +28,8 @@ pub(super) struct Tile {
     pub(super) w: *const f32,
     pub(super) w_out_block: usize,
     pub(super) w_block: usize,
-    /// From the weights that are multiplied to those that are fetched meanwhile, as they will be needed soon.
+    /// From the weights that are multiplied to those that are fetched meanwhile, as they will be needed soon. With AVX2, whose tiles are
+    /// small, the hardware does that as well.
     pub(super) ahead: usize,
     /// Input column under pixel 0 at tap column 0, column step of a pixel and of a tap, input width: the test which
     /// pixels are outside; unused if `inside`.
@@ -37,6 +38,9 @@ pub(super) struct Tile {
     pub(super) column_step: usize,
     pub(super) tap_step: usize,
     pub(super) width: usize,
+    /// Tiles to compute, one at least: this one and those behind it in its row, of as many pixels. More than one only with AVX2, where
+    /// they are small: all of them are `inside`.
+    pub(super) count: usize,
     pub(super) y: *mut f32,
     pub(super) y_block: usize,
     /// Add to what `y` holds (a previous group of input blocks) instead of starting from the bias.
@@ -73,6 +77,27 @@ impl Tile {
         self.inside = self.column >= 0 && reach < self.width as isize;
         self.x = row.wrapping_offset(self.column * BLOCK as isize);
     }
+
+    /// How many tiles of `pixels` pixels are inside as this one is, of `most` from it on.
+    pub(super) fn inside_with(&self, pixels: usize, most: usize) -> usize {
+        // A division takes as long as a few steps.
+        if most == 1 {
+            return 1;
+        }
+        let last = self.column + ((pixels - 1) * self.column_step + (self.kw - 1) * self.tap_step) as isize;
+        let room = (self.width as isize - 1 - last).unsigned_abs();
+        most.min(1 + room / (pixels * self.column_step))
+    }
+
+    /// Moves to the tile behind this one, of as many pixels.
+    #[inline(always)]
+    pub(super) fn advance<const S: usize>(&mut self, pixels: usize) {
+        self.x = self.x.wrapping_add(pixels * pixel_step::<S>(self));
+        self.y = self.y.wrapping_add(pixels * BLOCK);
+        if !self.residual.is_null() {
+            self.residual = self.residual.wrapping_add(pixels * BLOCK);
+        }
+    }
 }
 
 /// The distance between pixels: S blocks, or (S = 0) what the tile says.
@@ -90,12 +115,11 @@ unsafe fn channel<V: V16, const P: usize, const OB: usize, const S: usize, const
     t: &Tile,
     (x, w): (*const f32, *const f32),
     i: usize,
-    fetches: bool,
     acc: &mut [[V; OB]; P],
 ) {
     // SAFETY: the caller vouches for the pointers.
     unsafe {
-        if fetches {
+        if const { V::REGISTERS == 1 } {
             V::prefetch(w.wrapping_add(t.ahead + i * BLOCK));
         }
         let mut wv = [V::splat(0.0); OB];
@@ -141,7 +165,7 @@ unsafe fn tap_any<V: V16, const P: usize, const OB: usize, const S: usize>(
     });
 }
 
-/// All channels of all taps in the columns `kws`; what is ahead is fetched or not.
+/// All channels of all taps in the columns `kws`.
 ///
 /// # Safety
 /// As [`tile`]; no pixels are outside there but the first L and the last R.
@@ -149,7 +173,6 @@ unsafe fn tap_any<V: V16, const P: usize, const OB: usize, const S: usize>(
 unsafe fn taps<V: V16, const P: usize, const OB: usize, const S: usize, const L: usize, const R: usize>(
     t: &Tile,
     kws: Range<usize>,
-    fetches: bool,
     acc: &mut [[V; OB]; P],
 ) {
     let mut at = Taps::new(t, kws);
@@ -160,7 +183,7 @@ unsafe fn taps<V: V16, const P: usize, const OB: usize, const S: usize, const L:
             let others = if t.last_channels == BLOCK { 0 } else { at.in_block };
             while at.left > others {
                 unrolled!(i in 0..BLOCK {
-                    channel::<V, P, OB, S, L, R>(t, (at.x, at.w), i, fetches, acc);
+                    channel::<V, P, OB, S, L, R>(t, (at.x, at.w), i, acc);
                 });
                 at.next();
             }
@@ -168,7 +191,7 @@ unsafe fn taps<V: V16, const P: usize, const OB: usize, const S: usize, const L:
         while at.left > 0 {
             let channels = if at.last() { t.last_channels } else { BLOCK };
             for i in 0..channels {
-                channel::<V, P, OB, S, L, R>(t, (at.x, at.w), i, true, acc);
+                channel::<V, P, OB, S, L, R>(t, (at.x, at.w), i, acc);
             }
             at.next();
         }
@@ -179,18 +202,26 @@ unsafe fn taps<V: V16, const P: usize, const OB: usize, const S: usize, const L:
 /// The CPU has the features of `V`; the pointers of `t` are valid for a tile of `P` x `OB`.
 #[inline(always)]
 unsafe fn tile<V: V16, const P: usize, const OB: usize, const S: usize>(t: &Tile) {
-    fetch::<V, P, OB>(t);
     // SAFETY: the caller vouches for features and pointers.
     unsafe {
         // Each way has sums of its own, so that one does not cost the other registers.
-        if t.inside && t.ahead == 0 && V::REGISTERS == 2 {
+        if t.inside && const { V::REGISTERS == 2 } {
+            let bias = bias(t);
+            let mut t = t.clone();
+            for _ in 0..t.count {
+                fetch::<V, P, OB>(&t);
+                let mut acc = [[V::splat(0.0); OB]; P];
+                taps::<V, P, OB, S, 0, 0>(&t, 0..t.kw, &mut acc);
+                finish(&t, &bias, &acc);
+                t.advance::<S>(P);
+            }
+            return;
+        }
+        fetch::<V, P, OB>(t);
+        if t.inside && const { V::REGISTERS != 2 } {
             let mut acc = [[V::splat(0.0); OB]; P];
-            taps::<V, P, OB, S, 0, 0>(t, 0..t.kw, false, &mut acc);
-            finish(t, &acc);
-        } else if t.inside {
-            let mut acc = [[V::splat(0.0); OB]; P];
-            taps::<V, P, OB, S, 0, 0>(t, 0..t.kw, true, &mut acc);
-            finish(t, &acc);
+            taps::<V, P, OB, S, 0, 0>(t, 0..t.kw, &mut acc);
+            finish(t, &bias(t), &acc);
         } else {
             clipped::<V, P, OB, S>(t);
         }
@@ -210,7 +241,7 @@ unsafe fn columns<V: V16, const P: usize, const OB: usize, const S: usize, const
 ) -> usize {
     while kw < t.kw && t.outside::<S>(kw, P) == (L, R) {
         // SAFETY: the caller vouches for features and pointers.
-        unsafe { taps::<V, P, OB, S, L, R>(t, kw..kw + 1, true, acc) };
+        unsafe { taps::<V, P, OB, S, L, R>(t, kw..kw + 1, acc) };
         kw += 1;
     }
     kw
@@ -236,9 +267,9 @@ unsafe fn clipped<V: V16, const P: usize, const OB: usize, const S: usize>(t: &T
         }
         for kw in kw..t.kw {
             match t.outside::<S>(kw, P) {
-                (0, 0) if !in_order => taps::<V, P, OB, S, 0, 0>(t, kw..kw + 1, true, &mut acc),
-                (1, 0) if !in_order && S != 0 => taps::<V, P, OB, S, 1, 0>(t, kw..kw + 1, true, &mut acc),
-                (0, 1) if !in_order && S != 0 => taps::<V, P, OB, S, 0, 1>(t, kw..kw + 1, true, &mut acc),
+                (0, 0) if !in_order => taps::<V, P, OB, S, 0, 0>(t, kw..kw + 1, &mut acc),
+                (1, 0) if !in_order && S != 0 => taps::<V, P, OB, S, 1, 0>(t, kw..kw + 1, &mut acc),
+                (0, 1) if !in_order && S != 0 => taps::<V, P, OB, S, 0, 1>(t, kw..kw + 1, &mut acc),
                 out => {
                     let mut at = Taps::new(t, kw..kw + 1);
                     while at.left > 0 {
@@ -249,7 +280,7 @@ unsafe fn clipped<V: V16, const P: usize, const OB: usize, const S: usize>(t: &T
                 }
             }
         }
-        finish(t, &acc);
+        finish(t, &bias(t), &acc);
     }
 }
 
@@ -267,24 +298,37 @@ fn fetch<V: V16, const P: usize, const OB: usize>(t: &Tile) {
     }
 }
 
-/// Bias (or what `y` holds), residual and clamp, then the store.
+/// The bias of each output block; zeros where there is none, or `y` holds it.
 ///
 /// # Safety
 /// As [`tile`].
 #[inline(always)]
-pub(super) unsafe fn finish<V: V16, const P: usize, const OB: usize>(t: &Tile, acc: &[[V; OB]; P]) {
+pub(super) unsafe fn bias<V: V16, const OB: usize>(t: &Tile) -> [V; OB] {
+    // SAFETY: the caller vouches for features and pointers.
+    unsafe {
+        let mut bias = [V::splat(0.0); OB];
+        if !t.bias.is_null() && !t.accumulate {
+            unrolled!(o in 0..OB of FEW {
+                bias[o] = V::load_part(t.bias.wrapping_add(o * BLOCK), t.bias_left.saturating_sub(o * BLOCK), 0.0);
+            });
+        }
+        bias
+    }
+}
+
+/// [`bias`], or what `y` holds, residual and clamp, then the store.
+///
+/// # Safety
+/// As [`tile`].
+#[inline(always)]
+pub(super) unsafe fn finish<V: V16, const P: usize, const OB: usize>(t: &Tile, bias: &[V; OB], acc: &[[V; OB]; P]) {
     // SAFETY: the caller vouches for features and pointers.
     unsafe {
         let (lo, hi) = (V::splat(t.clamp.0), V::splat(t.clamp.1));
         unrolled!(o in 0..OB of FEW {
-            let bias = if t.bias.is_null() || t.accumulate {
-                V::splat(0.0)
-            } else {
-                V::load_part(t.bias.wrapping_add(o * BLOCK), t.bias_left.saturating_sub(o * BLOCK), 0.0)
-            };
             unrolled!(p in 0..P {
                 let at = o * t.y_block + p * BLOCK;
-                let mut v = acc[p][o].add(bias);
+                let mut v = acc[p][o].add(bias[o]);
                 if t.accumulate {
                     v = v.add(V::load(t.y.add(at)));
                 }

@@ -1,6 +1,6 @@
 //! The register tile of the depthwise convolution: P pixels of one output row in one block of channels.
 
-use super::super::tile::{Tile, TileFn, finish, pixel_step};
+use super::super::tile::{Tile, TileFn, bias, finish, pixel_step};
 use crate::kernels::isa::Isa;
 use crate::kernels::layout::BLOCK;
 #[cfg(target_arch = "x86_64")]
@@ -82,17 +82,24 @@ unsafe fn column_any<V: V16, const P: usize, const S: usize>(
 unsafe fn tile<V: V16, const P: usize, const S: usize>(t: &Tile) {
     // SAFETY: the caller vouches for features and pointers.
     unsafe {
-        let mut acc = [[V::splat(0.0); 1]; P];
-        let mut kw = 0;
         // From the left border to the right one: as in convolutions over all channels, a choice for each column would make the compiler
         // put the sums of AVX2 into memory, and its absence those of AVX-512.
         let in_order = V::REGISTERS == 2 && S != 0;
         if in_order && t.inside {
-            for kw in 0..t.kw {
-                column::<V, P, S, 0, 0>(t, kw, &mut acc);
+            let bias = bias(t);
+            let mut t = t.clone();
+            for _ in 0..t.count {
+                let mut acc = [[V::splat(0.0); 1]; P];
+                for kw in 0..t.kw {
+                    column::<V, P, S, 0, 0>(&t, kw, &mut acc);
+                }
+                finish(&t, &bias, &acc);
+                t.advance::<S>(P);
             }
-            return finish(t, &acc);
+            return;
         }
+        let mut acc = [[V::splat(0.0); 1]; P];
+        let mut kw = 0;
         if in_order {
             kw = columns::<V, P, S, 2, 0>(t, kw, &mut acc);
             kw = columns::<V, P, S, 1, 0>(t, kw, &mut acc);
@@ -110,7 +117,7 @@ unsafe fn tile<V: V16, const P: usize, const S: usize>(t: &Tile) {
                 out => column_any::<V, P, S>(t, kw, out, &mut acc),
             }
         }
-        finish(t, &acc);
+        finish(t, &bias(t), &acc);
     }
 }
 
