@@ -77,6 +77,7 @@ impl Prepared {
                 continue;
             }
             merge(&mut inputs, &outputs, sharing).map_err(|error| error.at(step.name.clone()))?;
+            // A concatenation whose parts were computed where they belong.
             if sharing.joins && inputs.iter().flatten().all(|input| input.merged || input.place.bytes == 0) {
                 steps.push(PreparedStep::nothing(step.name.clone()));
                 continue;

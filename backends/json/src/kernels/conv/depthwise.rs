@@ -54,7 +54,7 @@ impl Band<'_> {
             while index < cuts.count {
                 let (start, pixels) = cuts.at(index);
                 tile.place(start, pixels, first, p.pad[1]);
-                // Their tiles for other strides take any number of pixels outside, one at a time.
+                // With other strides a call computes one tile.
                 let together = isa == Isa::Avx2 && tile.inside && p.stride[1] <= 2;
                 tile.count = if together { tile.inside_with(pixels, cuts.alike(index)) } else { 1 };
                 tile.y = self.out.as_ptr().wrapping_add(y + start * BLOCK);

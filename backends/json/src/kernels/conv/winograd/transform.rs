@@ -12,9 +12,11 @@ use crate::kernels::layout::BLOCK;
 use crate::kernels::simd::V16;
 use crate::kernels::unrolled::unrolled;
 
-/// Taps along a side of a filter, and numbers along one of a transformed tile.
+/// Taps along a side of a filter.
 const TAPS: usize = 3;
+/// Numbers along a side of a transformed tile.
 const ALONG: usize = 6;
+
 const A: f32 = std::f32::consts::FRAC_1_SQRT_2;
 const B: f32 = std::f32::consts::SQRT_2;
 
