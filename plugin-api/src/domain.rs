@@ -180,6 +180,10 @@ pub struct DevicePlan {
     /// Whether [`DeviceExecutable::run`] may be recorded.
     #[serde(default = "yes")]
     pub records: bool,
+    /// Whether a recording of [`DeviceExecutable::run`] stays good when the region is planned and prepared for other tensors: what was
+    /// queued reads nothing that those calls change or give back. Then the host may keep recordings for several sets of shapes.
+    #[serde(default)]
+    pub recordings_last: bool,
 }
 
 fn yes() -> bool {
@@ -188,7 +192,7 @@ fn yes() -> bool {
 
 impl Default for DevicePlan {
     fn default() -> Self {
-        DevicePlan { scratch: 0, records: true }
+        DevicePlan { scratch: 0, records: true, recordings_last: false }
     }
 }
 

@@ -88,6 +88,11 @@ pub fn test_data(name: &str) -> Needed<PathBuf> {
     Ok(folder)
 }
 
+/// Makes test data that many tests wait for, while others run. What goes wrong is told by those who wait.
+pub fn make_ahead(name: &'static str) {
+    std::thread::spawn(move || std::panic::catch_unwind(|| test_data(name)).is_ok());
+}
+
 /// What a script of `tests/python` prints.
 pub fn script(name: &str, arguments: &[&Path]) -> Needed<String> {
     let python = python()?;
@@ -119,7 +124,8 @@ fn make_environment(name: &str, requirements: &str, options: &[&str]) -> Needed<
     };
     run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
         .map_err(wanting("cannot make a Python environment"))?;
-    let install = ["-m", "pip", "install", "--quiet"];
+    // Modules are compiled when they are first used, which few of them are.
+    let install = ["-m", "pip", "install", "--quiet", "--no-compile"];
     run(Command::new(&python).args(install).args(options).arg("--requirement").arg(&requirements))
         .map_err(wanting("cannot install the Python packages"))?;
     std::fs::write(&ready, "").expect("the environment is ours");

@@ -65,7 +65,7 @@ pub fn optional(name: impl Into<String>, run: impl FnOnce() -> Needed<()> + Send
 /// Runs a binary's `#[test]` functions and the cases that its modules make, each below the name of its module.
 pub fn run(modules: &[Module]) -> ExitCode {
     let arguments = Arguments::from_args();
-    if arguments.filter.is_some() || arguments.list {
+    if !takes_all() {
         sample::default_to_all();
     }
     let functions = inventory::iter::<Function>().map(|function| {
@@ -77,8 +77,15 @@ pub fn run(modules: &[Module]) -> ExitCode {
     });
     let mut all: Vec<_> = functions.collect();
     all.sort_by(|a, b| a.name().cmp(b.name()));
-    for (module, trials) in modules.iter().filter(|(module, _)| is_wanted(module, &arguments)) {
-        all.extend(trials().into_iter().map(|trial| trial.below(module)));
+    let wanted: Vec<_> = modules.iter().filter(|(module, _)| is_wanted(module, &arguments)).collect();
+    // Some have to make the files first that they list, and nothing else can run meanwhile.
+    let made = std::thread::scope(|scope| {
+        let making: Vec<_> = wanted.iter().map(|(_, trials)| scope.spawn(trials)).collect();
+        making.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Vec<_>>()
+    });
+    for ((module, _), trials) in wanted.into_iter().zip(made) {
+        let trials = trials.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        all.extend(trials.into_iter().map(|trial| trial.below(module)));
     }
     let code = libtest_mimic::run(&arguments, all).exit_code();
     show_the_slowest();
@@ -86,6 +93,12 @@ pub fn run(modules: &[Module]) -> ExitCode {
         println!("a sample, taken again by {sample}");
     }
     code
+}
+
+/// Whether this run takes all tests of the binary: none is named, and they are not just listed.
+pub fn takes_all() -> bool {
+    let arguments = Arguments::from_args();
+    arguments.filter.is_none() && !arguments.list
 }
 
 /// What each test that has ended took.

@@ -157,7 +157,7 @@ impl DeviceExecutable for Loaded {
         self.state = State::Unplanned;
         let Some(problem) = self.problem(inputs, outputs)? else {
             self.state = State::Empty;
-            return Ok(DevicePlan::default());
+            return Ok(DevicePlan { recordings_last: true, ..DevicePlan::default() });
         };
         let plan = matmul::plan(&problem).map_err(|refusal| self.error(&refusal.to_string()))?;
         let described = Described::new(&self.handle, &self.program, &self.operands, plan, self.most);
@@ -171,7 +171,8 @@ impl DeviceExecutable for Loaded {
         })?;
         let scratch = described.workspace();
         self.state = State::Planned(described);
-        Ok(DevicePlan { scratch, ..DevicePlan::default() })
+        // Calls are recorded as launches with the values of their arguments.
+        Ok(DevicePlan { scratch, recordings_last: true, ..DevicePlan::default() })
     }
 
     fn prepare(

@@ -1,5 +1,5 @@
 //! Turns program and constants into an executable. Shape-dependent work is done once for each set of shapes: at load where
-//! they are all known, else at the first run with new ones.
+//! they are all known, else at the first run with new ones. What was prepared for the last few sets is kept, all of them on the same memory.
 
 use std::sync::Arc;
 
@@ -28,16 +28,26 @@ use bind::Bound;
 use buffer::Buffer;
 use memory::{Frame, Inputs, Outputs};
 use prepare::{Prepared, PreparedStep};
-use shapes::Shapes;
+use shapes::{Dims, Shapes};
 use steps::Clock;
+
+/// How many sets of shapes stay prepared: as many as a session of the host's keeps.
+const KEPT: usize = 8;
+
+/// What was prepared for a set of shapes.
+struct Ready {
+    shapes: Shapes,
+    prepared: Prepared,
+}
 
 /// A loaded region.
 struct Loaded<'a> {
     program: Program,
     constants: Vec<Bound<'a>>,
     threads: Arc<Threads>,
-    shapes: Shapes,
-    prepared: Option<Prepared>,
+    dims: Dims,
+    /// The set of the last run comes last.
+    ready: Vec<Ready>,
     arena: Buffer,
     scratch: Buffer,
     texts: Option<Arc<dyn Texts>>,
@@ -55,40 +65,58 @@ impl HostRuntime for Json {
         let program = Program::parse(code)?;
         let constants = bind::bind(&program, constants)?;
         let mut loaded = Loaded {
-            shapes: Shapes::new(&program),
+            dims: Dims::new(&program),
             program,
             constants,
             threads: shared_threads::get(environment.threads.max(1)),
-            prepared: None,
+            ready: Vec::new(),
             arena: Buffer::default(),
             scratch: Buffer::default(),
             texts: None,
             clock: None,
         };
-        if loaded.shapes.fixed()? {
-            loaded.prepare()?;
+        if let Some(shapes) = loaded.dims.fixed(&loaded.program)? {
+            loaded.prepare(shapes)?;
         }
         Ok(Box::new(loaded))
     }
 }
 
 impl Loaded<'_> {
-    /// Plans memory and sets up kernels for the current shapes.
-    fn prepare(&mut self) -> Result<(), Error> {
-        let prepared = Prepared::new(&self.program, &self.constants, self.shapes.all(), &self.threads)?;
-        self.arena.grow(prepared.arena_bytes)?;
-        self.scratch.grow(prepared.scratch_bytes)?;
-        self.prepared = Some(prepared);
+    /// Brings what is prepared for inputs of these shapes to the end of the list.
+    fn get_ready(&mut self, inputs: &[TensorView<'_>]) -> Result<(), Error> {
+        match self.ready.iter().rposition(|ready| ready.shapes.are_of(inputs)) {
+            Some(index) => {
+                self.ready[index..].rotate_left(1);
+                Ok(())
+            }
+            None => self.prepare(self.dims.shapes(&self.program, inputs)?),
+        }
+    }
+
+    /// Plans memory and sets up kernels.
+    fn prepare(&mut self, shapes: Shapes) -> Result<(), Error> {
+        let prepared = Prepared::new(&self.program, &self.constants, shapes.all(), &self.threads)?;
+        let grown = self.arena.grow(prepared.arena_bytes).and_then(|()| self.scratch.grow(prepared.scratch_bytes));
+        if grown.is_err() {
+            // The memory of the others went, to make room.
+            self.ready.clear();
+        }
+        grown?;
+        if self.ready.len() == KEPT {
+            self.ready.remove(0);
+        }
+        self.ready.push(Ready { shapes, prepared });
         Ok(())
     }
 }
 
 impl Executable for Loaded<'_> {
     fn run(&mut self, inputs: &[TensorView<'_>], outputs: &mut [TensorViewMut<'_>]) -> Result<(), Error> {
-        if self.shapes.bind(&self.program, inputs)? || self.prepared.is_none() {
-            self.prepare()?;
-        }
-        let Some(prepared) = &self.prepared else { return Err(Error::new("the shapes are not known")) };
+        self.get_ready(inputs)?;
+        let Some(Ready { prepared, .. }) = self.ready.last() else {
+            return Err(Error::new("the shapes are not known"));
+        };
         let frame = Frame::new(self.arena.as_mut_bytes(), inputs, outputs, &self.constants);
         prepared.check_edges(&frame)?;
         let mut run = |step: &PreparedStep| {
@@ -134,7 +162,7 @@ impl Executable for Loaded<'_> {
     fn steps(&mut self) -> Result<Vec<StepTime>, Error> {
         let Some(clock) = &self.clock else { return Ok(Vec::new()) };
         // Only what was prepared for the shapes of the run has work that is known.
-        let work = self.prepared.as_ref().map(|prepared| prepared.work(&self.program, self.shapes.all()));
+        let work = self.ready.last().map(|ready| ready.prepared.work(&self.program, ready.shapes.all()));
         Ok(clock.steps(&self.program, work.unwrap_or_default()))
     }
 

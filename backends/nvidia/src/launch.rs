@@ -113,7 +113,8 @@ impl DeviceExecutable for Loaded {
         let sizes = sizes.map_err(|error| self.named(error))?;
         let scratch = sizes.scratch;
         self.state = State::Planned(sizes);
-        Ok(DevicePlan { scratch, ..DevicePlan::default() })
+        // Launches are recorded with the values of their arguments.
+        Ok(DevicePlan { scratch, recordings_last: true, ..DevicePlan::default() })
     }
 
     fn prepare(

@@ -1,6 +1,7 @@
 //! A loaded entry: takes inputs, runs the regions in order, returns the outputs. For inputs of the same shapes a
 //! run allocates nothing, where the inputs tell all sizes; for told sizes of the same numbers no memory for values.
 
+mod arenas;
 mod control;
 mod file;
 mod filling;
@@ -9,10 +10,12 @@ mod held;
 mod into;
 mod introspect;
 mod iterations;
+mod kept;
 mod later;
 mod lists;
 mod load;
 mod on_device;
+mod pieces;
 mod single_call;
 mod single_region;
 mod sized;
@@ -39,6 +42,7 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 pub use given_lists::{ListView, MadeList};
 pub use into::OutputBuffer;
 pub use introspect::{CopyTime, DeviceUse, PortIndex, PortInfo, RegionTime, Span, SpanKind, StepTime, Work};
+use kept::Kept;
 use later::Later;
 pub use load::{LoadOptions, Queueing, select_entry};
 pub use on_device::{DeviceArray, Input};
@@ -60,6 +64,9 @@ pub struct Session {
     // Fields are dropped in this order: each may look into those below it. All work is done between runs.
     /// What follows where sizes become known while it runs; the other fields are the first stage then.
     later: Option<Box<Later>>,
+    /// What runs of other shapes left. Dropped before the memory that recordings work in, which `state` has.
+    kept: Kept,
+    /// For the shapes of the last run.
     state: Option<State>,
     calls: Vec<LoadedCall>,
     /// The bytes of each value that is a constant, row-major.
@@ -230,14 +237,15 @@ impl Session {
         worker.work(inputs, run)
     }
 
-    /// Makes memory for inputs of these shapes, unless the last ones had the same.
+    /// Makes ready for inputs of these shapes, unless the last ones had the same.
     fn ready(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
         self.check_inputs(inputs)?;
         if self.state.as_ref().is_some_and(|state| state.fits(inputs) && state.told == self.told) {
             return Ok(());
         }
-        // The old memory goes first: both together may not fit.
-        self.state = None;
+        if let Some(state) = self.state.take() {
+            self.kept.leave(state, &self.devices, &mut self.calls, self.queueing == Queueing::Recorded);
+        }
         let place = state::StateBuilder {
             entry: &self.entry,
             steps: &self.steps,
@@ -246,7 +254,11 @@ impl Session {
             names: &self.names,
             told: &self.told,
         };
-        self.state = Some(place.state(inputs, &mut self.calls)?);
+        let state = match self.kept.take(inputs, &self.told) {
+            Some(state) => place.state_again(state, &mut self.kept)?,
+            None => place.state(inputs, &mut self.calls, &mut self.kept)?,
+        };
+        self.state = Some(state);
         Ok(())
     }
 
@@ -322,6 +334,7 @@ impl Drop for Session {
         // Each stage takes its own turn.
         self.later = None;
         let _ = self.in_turn(0, &mut |session| {
+            session.kept.states.clear();
             session.state = None;
             session.calls.clear();
             session.residents.clear();

@@ -1,5 +1,6 @@
 //! Regions of a backend that runs in memory of a device: every byte that they could reach is put there before a run and
-//! looked at after it. The first run is queued, those after it are recorded and replayed where that can be done.
+//! looked at after it. The first run is queued, those after it are recorded and replayed where that can be done. Where recordings are to
+//! last, the region is prepared anew before that.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -150,6 +151,8 @@ struct Prepared {
     scratch: Option<Area>,
     /// Whether runs may be recorded, and the recording.
     records: bool,
+    /// Whether a recording is to last when the region is prepared anew.
+    lasts: bool,
     recording: Option<u64>,
     runs: usize,
 }
@@ -245,8 +248,8 @@ impl OnDevice<'_> {
         let address = scratch.as_ref().map_or(0, Area::tensor);
         let prepared = self.region()?.prepare(&tensors(&ins, inputs, true), &tensors(&outs, outputs, true), address);
         named("prepare", prepared)?;
-        let records = plan.records && domain.info().records;
-        Ok(Prepared { inputs: ins, outputs: outs, scratch, records, recording: None, runs: 0 })
+        let (records, lasts) = (plan.records && domain.info().records, plan.recordings_last);
+        Ok(Prepared { inputs: ins, outputs: outs, scratch, records, lasts, recording: None, runs: 0 })
     }
 
     /// Runs once. How long the device was at it.
@@ -277,7 +280,13 @@ impl OnDevice<'_> {
         prepared.outputs.iter_mut().zip(&*outputs).for_each(|(area, placed)| area.fill(placed.bytes()));
         prepared.scratch.iter_mut().for_each(|area| area.fill(&vec![LOST; area.len]));
         send(domain, prepared.areas())?;
-        self.record(domain, prepared)?;
+        if prepared.records && prepared.runs == 1 {
+            prepared.recording = Some(self.record(domain)?);
+            if prepared.lasts {
+                // Elsewhere, where nothing is ever run: the replays are of what was recorded here.
+                self.prepare(domain, inputs, outputs)?;
+            }
+        }
         domain.mark(0)?;
         match prepared.recording {
             Some(recording) => named("replay", domain.replay(recording))?,
@@ -302,17 +311,13 @@ impl OnDevice<'_> {
         Duration::try_from_secs_f64(seconds).map_err(|_| Error::new(format!("elapsed tells {seconds} seconds")))
     }
 
-    /// Records a run, before the second one.
-    fn record(&mut self, domain: &mut dyn Domain, prepared: &mut Prepared) -> Result<(), Error> {
-        if !prepared.records || prepared.runs != 1 {
-            return Ok(());
-        }
+    /// Records a run.
+    fn record(&mut self, domain: &mut dyn Domain) -> Result<u64, Error> {
         named("begin_recording", domain.begin_recording())?;
         let run = self.region().and_then(|region| region.run());
         let recording = domain.end_recording();
         named("run, while it is recorded", run)?;
-        prepared.recording = Some(named("end_recording", recording)?);
-        Ok(())
+        named("end_recording", recording)
     }
 }
 

@@ -45,7 +45,7 @@ fn run_region(backend: &LoadedBackend) -> Result<Vec<f32>, Error> {
     let mut region = device.load(&CODE, &constants, &environment, &domain.handles())?;
     let tensor = |address| DeviceTensor { address, dtype: DType::F32, shape: &[2] };
     let plan = region.plan(&[tensor(0)], &[tensor(0)])?;
-    assert_eq!(plan, DevicePlan { scratch: 0, records: false });
+    assert_eq!(plan, DevicePlan { scratch: 0, records: false, recordings_last: false });
     region.prepare(&[tensor(x)], &[tensor(y)], 0)?;
     domain.mark(0)?;
     region.run()?;

@@ -5,6 +5,7 @@ mod entries;
 mod graphs;
 mod on_device;
 mod runs;
+mod shapes;
 mod simdev;
 mod tune;
 mod variants;

@@ -169,7 +169,7 @@ fn regions_are_strict_about_what_they_are_given() {
     let wide = DeviceTensor { shape: &[4], ..tensor(0) };
     assert_eq!(message(region.plan(&[tensor(0)], &[wide])), "output 0 has shape [2, 2], and [4] was given");
     let plan = region.plan(&[tensor(0)], &[tensor(0)]).expect("planned");
-    assert_eq!(plan, DevicePlan { scratch: 64, records: true });
+    assert_eq!(plan, DevicePlan { scratch: 64, records: true, recordings_last: true });
     let cases = [
         (x, y, memory + 8, "scratch memory at @1+8 is not aligned to 256"),
         (tensor(memory + 4), y, memory + 512, "input 0 at @1+4 is not aligned to 256"),

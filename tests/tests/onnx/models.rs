@@ -14,7 +14,7 @@ use byoc_tests::onnx::{self, Model, Type};
 use byoc_tests::program::byoc;
 use byoc_tests::tensor::{Tensor, Tolerance, compare};
 use byoc_tests::trial::{Needed, Trial, trial};
-use byoc_tests::{data, engine, npz, places};
+use byoc_tests::{data, engine, npz, places, sample};
 
 /// An artifact has at most 1.01 times the bytes of the model's different weights.
 const MOST_PERCENT: u64 = 101;
@@ -45,24 +45,21 @@ pub(crate) const LIGHT: [(&str, f64); 9] = [
 ];
 
 /// Models with random weights, and outputs that onnxruntime computed.
-const SEEDED: [&str; 16] = [
-    "bert_base",
-    "bvlc_alexnet",
+const SEEDED: [&str; 9] = [
     "densenet121",
     "dynamic_mlp",
-    "gpt2_small",
     "inception_v1",
     "inception_v2",
-    "mlp_4x4096",
-    "mlp_4x4096_b64",
     "mobilenet_v2",
     "resnet50",
     "shufflenet",
     "squeezenet",
     "tiny_mlp",
-    "vgg19",
-    "zfnet512",
 ];
+
+/// Those of more than 200 MB, half of which are in a sample.
+const LARGE: [&str; 7] =
+    ["bert_base", "bvlc_alexnet", "gpt2_small", "vgg19", "mlp_4x4096", "zfnet512", "mlp_4x4096_b64"];
 
 /// Models that onnxruntime's tool has quantised: groups of QuantizeLinear and DequantizeLinear, its own operators on integers, and dynamic. With how many times the
 /// bytes of the weights the file may have, and how far the signal is above the noise in dB. Where two sides round a sum
@@ -122,11 +119,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         let registry = Arc::clone(&embedded);
         trials.push(trial(format!("light/{name}"), move || light(name, relative, &registry)));
     }
-    for name in SEEDED {
+    for name in SEEDED.into_iter().chain(sample::every(2, LARGE)) {
         let (embedded, dynamic) = (Arc::clone(&embedded), Arc::clone(&dynamic));
         trials.push(trial(format!("seeded/{name}"), move || seeded(name, &embedded, &dynamic)));
     }
-    for (name, most, noise) in QUANTISED {
+    for (name, most, noise) in sample::every(2, QUANTISED) {
         let registry = Arc::clone(&embedded);
         trials.push(trial(format!("quantised/{name}"), move || quantised(name, most, noise, &registry)));
     }

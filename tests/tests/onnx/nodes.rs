@@ -33,8 +33,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     let mut expected = expected_failures(LIST);
     let mut trials = Vec::new();
     let mut all_there = true;
-    for folder in FOLDERS {
-        match cases(folder) {
+    let found = std::thread::scope(|scope| {
+        FOLDERS.map(|folder| scope.spawn(move || cases(folder))).map(|cases| cases.join().expect("they can be listed"))
+    });
+    for (folder, found) in FOLDERS.into_iter().zip(found) {
+        match found {
             Ok(found) => trials.extend(found.into_iter().map(|case| {
                 let listed = expected.remove(&case.name);
                 case_trial(case, &registry, LIST, listed)
@@ -142,7 +145,8 @@ fn small_types_have_the_numbers_of_ml_dtypes() -> Needed<()> {
 }
 
 fn cases(folder: &str) -> Needed<Vec<Case>> {
-    let (base, root) = (data::test_data(FOLDERS[0])?, data::test_data(folder)?);
+    let root = data::test_data(folder)?;
+    let base = data::test_data(FOLDERS[0])?;
     let names = places::list(&root).into_iter().filter(|name| root.join(name).is_dir());
     let case = |name: String| Case {
         folder: root.join(&name),

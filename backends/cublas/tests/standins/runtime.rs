@@ -179,7 +179,7 @@ fn workspace() -> Result<Vec<String>, Error> {
 
 fn scratch_memory() {
     let (output, _) = tried("workspace", &[]);
-    let expected = "DevicePlan { scratch: 256, records: true }\nDevicePlan { scratch: 0, records: true }\n\
+    let expected = "DevicePlan { scratch: 256, records: true, recordings_last: true }\nDevicePlan { scratch: 0, records: true, recordings_last: true }\n\
                     option 'workspace' is -1, which is not a number of MiB\n\
                     option 'workspace' is 9223372036854775807, which is not a number of MiB";
     assert_eq!(output, expected);

@@ -7,51 +7,52 @@ use byoc_plugin_api::{Dim, Error, TensorView};
 
 use crate::program::Program;
 
-/// The shapes of all values, for the inputs seen last.
+/// The shapes of all values, for inputs of some shapes.
 pub(super) struct Shapes {
-    /// Shapes of the inputs that `all` was computed for.
     inputs: Vec<Vec<usize>>,
     all: Vec<Vec<usize>>,
-    dims: Vec<Vec<Dim>>,
-    known: bool,
 }
 
 impl Shapes {
-    pub(super) fn new(program: &Program) -> Self {
-        let dims = program.values.iter().map(|value| value.shape.clone()).collect();
-        Shapes { inputs: Vec::new(), all: Vec::new(), dims, known: false }
-    }
-
-    /// Whether no shape depends on the inputs; then all shapes are there from now on.
-    pub(super) fn fixed(&mut self) -> Result<bool, Error> {
-        if self.dims.iter().flatten().any(|dim| dim.fixed().is_none()) {
-            return Ok(false);
-        }
-        self.evaluate(&HashMap::new())?;
-        Ok(true)
-    }
-
     /// Every shape.
     pub(super) fn all(&self) -> &[Vec<usize>] {
         &self.all
     }
 
-    /// Takes the shapes of actual inputs. Gives whether shapes have changed.
-    pub(super) fn bind(&mut self, program: &Program, inputs: &[TensorView<'_>]) -> Result<bool, Error> {
-        if inputs.len() != program.inputs.len() {
-            return Err(Error::new(format!("{} inputs for {}", inputs.len(), program.inputs.len())));
-        }
+    /// Whether inputs are of the shapes that these are for.
+    pub(super) fn are_of(&self, inputs: &[TensorView<'_>]) -> bool {
         let same = |(shape, view): (&Vec<usize>, &TensorView<'_>)| {
             shape.iter().map(|&size| size as i64).eq(view.shape().iter().copied())
         };
-        if self.known && self.inputs.len() == inputs.len() && self.inputs.iter().zip(inputs).all(same) {
-            return Ok(false);
+        self.inputs.len() == inputs.len() && self.inputs.iter().zip(inputs).all(same)
+    }
+}
+
+/// The dimensions of all values, as the program has them.
+pub(super) struct Dims(Vec<Vec<Dim>>);
+
+impl Dims {
+    pub(super) fn new(program: &Program) -> Self {
+        Dims(program.values.iter().map(|value| value.shape.clone()).collect())
+    }
+
+    /// All shapes, where none depends on the inputs.
+    pub(super) fn fixed(&self, program: &Program) -> Result<Option<Shapes>, Error> {
+        if self.0.iter().flatten().any(|dim| dim.fixed().is_none()) {
+            return Ok(None);
         }
-        let changed = !self.known || self.dims.iter().flatten().any(|dim| dim.fixed().is_none());
+        self.evaluate(program, &HashMap::new()).map(Some)
+    }
+
+    /// All shapes for these inputs.
+    pub(super) fn shapes(&self, program: &Program, inputs: &[TensorView<'_>]) -> Result<Shapes, Error> {
+        if inputs.len() != program.inputs.len() {
+            return Err(Error::new(format!("{} inputs for {}", inputs.len(), program.inputs.len())));
+        }
         let mut symbols = HashMap::new();
         let mut pending = Vec::new();
         for (position, (&value, view)) in program.inputs.iter().zip(inputs).enumerate() {
-            let dims = &self.dims[value];
+            let dims = &self.0[value];
             if dims.len() != view.shape().len() {
                 return Err(Error::new(format!(
                     "input {position} has rank {}, not {}",
@@ -62,18 +63,13 @@ impl Shapes {
             pending.extend(dims.iter().zip(view.shape()).map(|(dim, &size)| (position, dim, size)));
         }
         learn(pending, &mut symbols)?;
-        if changed {
-            self.evaluate(&symbols)?;
-        }
-        self.inputs = program.inputs.iter().map(|&value| self.all[value].clone()).collect();
-        self.known = true;
-        Ok(changed)
+        self.evaluate(program, &symbols)
     }
 
-    fn evaluate(&mut self, symbols: &HashMap<String, usize>) -> Result<(), Error> {
+    fn evaluate(&self, program: &Program, symbols: &HashMap<String, usize>) -> Result<Shapes, Error> {
         let shape = |dims: &Vec<Dim>| eval_shape(dims, symbols).map_err(dim_error);
-        self.all = self.dims.iter().map(shape).collect::<Result<_, _>>()?;
-        Ok(())
+        let all = self.0.iter().map(shape).collect::<Result<Vec<_>, _>>()?;
+        Ok(Shapes { inputs: program.inputs.iter().map(|&value| all[value].clone()).collect(), all })
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use byoc_plugin_api::{Environment, Options, Value};
 
+use super::kept::Kept;
 use super::tables::Tables;
 use super::{LoadOptions, LoadedCall, LoadedRegion, Session};
 use crate::artifact::manifest::{Call, Entry, Port, ValueType};
@@ -47,6 +48,7 @@ impl Session {
             elsewhere: Vec::new(),
             later: None,
             told: HashMap::new(),
+            kept: Kept::default(),
             state: None,
             calls: vec![call],
             constants: HashMap::new(),

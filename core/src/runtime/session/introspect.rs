@@ -323,7 +323,7 @@ impl Session {
 
     /// Bytes of the host's memory that values take between regions; 0 before the first run.
     pub fn arena_bytes(&self) -> usize {
-        let own = self.state.as_ref().map_or(0, |state| state.plan.arenas[HOST].size);
+        let own = self.state.as_ref().map_or(0, |state| state.arenas.host_bytes());
         let sized = self.later.iter().flat_map(|later| &later.sized).map(SizedCall::room);
         own + sized.sum::<usize>() + self.stages().map(Session::arena_bytes).sum::<usize>()
     }
@@ -339,7 +339,7 @@ impl Session {
         let device_use = |(index, device): (usize, &Device)| DeviceUse {
             device: device.name().clone(),
             constant_bytes: self.residents[index].bytes,
-            arena_bytes: self.state.as_ref().map_or(0, |state| state.plan.arenas[index + 1].size),
+            arena_bytes: self.state.as_ref().map_or(0, |state| state.arenas.device_bytes(index)),
             recordings: self.state.as_ref().map_or(0, |state| state.recordings(index + 1)),
             unrecorded: self.state.as_ref().map_or(Vec::new(), |state| state.unrecorded(index + 1)),
         };

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::control::ControlFlow;
 use super::introspect::PortInfo;
 use super::iterations::Iterations;
+use super::kept::Kept;
 use super::later::{Constant, Later, LaterStage};
 use super::lists::ListCall;
 use super::sized::{SizedCall, What};
@@ -208,6 +209,7 @@ impl Loading<'_> {
             elsewhere: Vec::new(),
             later: None,
             told: HashMap::new(),
+            kept: Kept::default(),
             state: None,
             calls: Vec::new(),
             constants,

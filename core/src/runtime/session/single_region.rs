@@ -8,6 +8,7 @@ use byoc_plugin_api::Value;
 use bytes::Bytes;
 
 use super::file::entry_of;
+use super::kept::Kept;
 use super::tables::Tables;
 use super::work::{elapsed, mark, run_failed, work_failed};
 use super::{LoadOptions, LoadedCall, LoadedRegion, Queueing, Session};
@@ -49,6 +50,7 @@ impl SingleRegion<'_> {
             elsewhere: Vec::new(),
             later: None,
             told: HashMap::new(),
+            kept: Kept::default(),
             state: None,
             calls: Vec::new(),
             constants: HashMap::new(),

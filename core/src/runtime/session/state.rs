@@ -1,4 +1,4 @@
-//! State of a session for one set of input shapes: memory on the host and on devices, and the steps.
+//! State of a session for one set of input shapes: where values are in memory, and the steps.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -6,21 +6,25 @@ use std::time::{Duration, Instant};
 use byoc_plugin_api::{DType, DeviceTensor, TensorView, TensorViewMut};
 use bytes::Bytes;
 
-use super::work::{Piece, pieces};
+use super::arenas::Arenas;
+use super::kept::Kept;
+use super::pieces::{Piece, pieces};
 use super::{LoadedCall, LoadedRegion};
 use crate::artifact::manifest::{Call, Entry};
 use crate::buffer::Buffer;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::memory::{self, Shortage, titled};
-use crate::runtime::device::{Device, DeviceMemory, HostMemory};
+use crate::runtime::device::Device;
 use crate::runtime::plan::{Layout, Plan};
 use crate::runtime::steps::{HOST, Steps};
 
 /// The state for one set of input shapes.
 pub(super) struct State {
-    input_shapes: Vec<Vec<i64>>,
+    pub(super) input_shapes: Vec<Vec<i64>>,
     /// What was known beside them.
     pub(super) told: HashMap<String, usize>,
+    /// Whether recordings stay good while regions are prepared for other shapes; so they do where no region is on a device.
+    pub(super) recordings_last: bool,
     /// The position of each input, by its value.
     positions: HashMap<usize, usize>,
     pub(super) plan: Plan,
@@ -35,10 +39,10 @@ pub(super) struct State {
     pub(super) copy_starts: Vec<Option<Instant>>,
     /// For each memory the number of what was queued there first in a run, and when, where times are taken.
     pub(super) origins: Vec<Option<(usize, Instant)>>,
-    host: HostArena,
+    /// Memory for the values, which another state has while this is not that of the last run.
+    pub(super) arenas: Arenas,
     /// Values that the run writes to memory of the caller's.
     elsewhere: Vec<Elsewhere>,
-    devices: Vec<DeviceMemory>,
     /// Row-major copies of inputs that come with other strides, by input port.
     staging: Vec<Option<Buffer>>,
     /// Places of the tensors of each call.
@@ -64,28 +68,6 @@ struct Elsewhere {
 // SAFETY: it is exclusive memory of plain bytes, by the contract of `State::lend`; nothing about it is tied to a thread.
 unsafe impl Send for Elsewhere {}
 
-/// The host's memory for values: where there is a device, such that it reaches it by itself.
-enum HostArena {
-    Own(Buffer),
-    Shared(HostMemory),
-}
-
-impl HostArena {
-    fn as_mut_ptr(&mut self) -> *mut u8 {
-        match self {
-            HostArena::Own(buffer) => buffer.as_mut_ptr(),
-            HostArena::Shared(memory) => memory.as_mut_ptr(),
-        }
-    }
-
-    fn as_ptr(&self) -> *const u8 {
-        match self {
-            HostArena::Own(buffer) => buffer.as_ptr(),
-            HostArena::Shared(memory) => memory.as_ptr(),
-        }
-    }
-}
-
 /// Builds a [`State`].
 pub(super) struct StateBuilder<'a> {
     pub(super) entry: &'a Entry,
@@ -97,14 +79,16 @@ pub(super) struct StateBuilder<'a> {
 }
 
 impl StateBuilder<'_> {
-    /// The state for inputs of these shapes, with every region on a device ready to run in it.
-    pub(super) fn state(&self, inputs: &[TensorView<'_>], calls: &mut [LoadedCall]) -> Result<State> {
+    /// The state for inputs of these shapes, with every region on a device ready to run in it. It has the memory that the other ones
+    /// left.
+    pub(super) fn state(&self, inputs: &[TensorView<'_>], calls: &mut [LoadedCall], kept: &mut Kept) -> Result<State> {
         let input_shapes: Vec<_> = inputs.iter().map(TensorView::shape).collect();
         let layout =
             Layout { entry: self.entry, steps: self.steps, memories: self.memories, devices: self.devices.len() };
         let shapes = layout.shapes(&input_shapes, self.told)?;
         let mut scratch = vec![0; calls.len()];
         let mut records = vec![true; calls.len()];
+        let mut recordings_last = true;
         for (index, call) in calls.iter_mut().enumerate() {
             let tensors = |values: &[usize]| self.tensors(values, &shapes, &|_| 0);
             let (ins, outs) = (tensors(&self.entry.calls[index].inputs), tensors(&self.entry.calls[index].outputs));
@@ -112,25 +96,16 @@ impl StateBuilder<'_> {
                 let needs = bound.executable().plan(&ins, &outs).map_err(|error| not_ready(call, error))?;
                 scratch[index] = usize::try_from(needs.scratch).unwrap_or(usize::MAX).min(isize::MAX as usize);
                 records[index] = needs.records;
+                recordings_last &= needs.recordings_last;
             }
         }
         let plan = layout.plan(shapes, &scratch)?;
-        let host = match self.devices.first() {
-            None => {
-                let arena = Buffer::new(plan.arenas[HOST].size);
-                HostArena::Own(arena.map_err(|shortage| self.short(&plan, shortage))?)
-            }
-            Some(device) => HostArena::Shared(device.allocate_host(plan.arenas[HOST].size.max(1))?),
-        };
-        let allocate = |(index, device): (usize, &Device)| {
-            let arena = &plan.arenas[index + 1];
-            device.allocate(arena.size, &purpose(calls, arena.size, &scratch, self.memories, index + 1))
-        };
-        let devices = self.devices.iter().enumerate().map(allocate).collect::<Result<Vec<_>>>()?;
-        self.prepare(&plan, &devices, calls)?;
+        self.make_room(&plan, calls, &scratch, kept)?;
+        self.prepare(&plan, &kept.arenas, calls)?;
         let most = |count: fn(&Call) -> usize| self.entry.calls.iter().map(count).max().unwrap_or(0);
         Ok(State {
             told: self.told.clone(),
+            recordings_last,
             input_shapes: input_shapes.iter().map(|shape| shape.to_vec()).collect(),
             positions: self.entry.inputs.iter().enumerate().map(|(index, port)| (port.value, index)).collect(),
             plan,
@@ -140,13 +115,31 @@ impl StateBuilder<'_> {
             copy_times: vec![Duration::ZERO; self.steps.crossings().count()],
             copy_starts: vec![None; self.steps.crossings().count()],
             origins: vec![None; self.devices.len() + 1],
-            host,
+            arenas: std::mem::take(&mut kept.arenas),
             elsewhere: Vec::new(),
-            devices,
             staging: inputs.iter().map(|_| None).collect(),
             inputs: Vec::with_capacity(most(|call| call.inputs.len())),
             outputs: Vec::with_capacity(most(|call| call.outputs.len())),
         })
+    }
+
+    /// A state that was kept, with memory again. The blocks on devices have not moved since, for they only grow, and then none is kept.
+    pub(super) fn state_again(&self, mut state: State, kept: &mut Kept) -> Result<State> {
+        let size = state.plan.arenas[HOST].size;
+        kept.arenas.grow_host(size, self.devices, &|shortage| self.short(&state.plan, shortage))?;
+        state.arenas = std::mem::take(&mut kept.arenas);
+        Ok(state)
+    }
+
+    /// Makes room for a plan. What was recorded on a device's memory is forgotten before that moves.
+    fn make_room(&self, plan: &Plan, calls: &[LoadedCall], scratch: &[usize], kept: &mut Kept) -> Result<()> {
+        let bytes: Vec<_> = plan.arenas.iter().skip(1).map(|arena| arena.size).collect();
+        if !kept.arenas.devices_have(&bytes) {
+            kept.states.clear();
+        }
+        let purpose = |index: usize| purpose(calls, bytes[index], scratch, self.memories, index + 1);
+        kept.arenas.grow_host(plan.arenas[HOST].size, self.devices, &|shortage| self.short(plan, shortage))?;
+        kept.arenas.grow_devices(&bytes, self.devices, &purpose)
     }
 
     /// The error for values that the host has no memory for: names the one that takes the most.
@@ -181,11 +174,11 @@ impl StateBuilder<'_> {
         values.iter().map(tensor).collect()
     }
 
-    fn prepare(&self, plan: &Plan, devices: &[DeviceMemory], calls: &mut [LoadedCall]) -> Result<()> {
+    fn prepare(&self, plan: &Plan, arenas: &Arenas, calls: &mut [LoadedCall]) -> Result<()> {
         for (index, call) in calls.iter_mut().enumerate() {
             let LoadedRegion::Device(bound) = &mut call.region else { continue };
             let memory = self.memories[index];
-            let (arena, base) = (&plan.arenas[memory], devices[memory - 1].address);
+            let (arena, base) = (&plan.arenas[memory], arenas.on_device(memory - 1));
             let at = |offset: Option<usize>| offset.map_or(0, |offset| base + offset as u64);
             let tensors = |values: &[usize]| self.tensors(values, &plan.shapes, &|value| at(arena.values[value]));
             let (ins, outs) = (tensors(&self.entry.calls[index].inputs), tensors(&self.entry.calls[index].outputs));
@@ -213,6 +206,13 @@ fn not_ready(call: &LoadedCall, error: byoc_plugin_api::Error) -> Diagnostic {
 }
 
 impl State {
+    /// Forgets what is of no use while another state has the memory. Gives whether the state is of use afterwards.
+    pub(super) fn leave(&mut self) -> bool {
+        self.filled = Filled::default();
+        self.staging.fill_with(|| None);
+        self.recordings_last && self.pieces.iter().all(Piece::is_ready)
+    }
+
     pub(super) fn fits(&self, inputs: &[TensorView<'_>]) -> bool {
         self.input_shapes.iter().zip(inputs).all(|(known, input)| known == input.shape())
     }
@@ -224,7 +224,7 @@ impl State {
 
     /// Whether a run could write the value to other memory on the host: it is in the arena, which no device reaches.
     pub(super) fn may_lend(&self, value: usize) -> bool {
-        matches!(self.host, HostArena::Own(_)) && self.plan.arenas[HOST].values[value].is_some()
+        self.arenas.is_own() && self.plan.arenas[HOST].values[value].is_some()
     }
 
     /// Has the next run write a value to `data` in place of the arena, until [`State::take_back`].
@@ -250,7 +250,7 @@ impl State {
             return elsewhere;
         }
         let offset = self.plan.arenas[HOST].values[value];
-        offset.map_or(std::ptr::null(), |offset| self.host.as_ptr().wrapping_add(offset))
+        offset.map_or(std::ptr::null(), |offset| self.arenas.on_host().wrapping_add(offset))
     }
 
     /// The same, to be written.
@@ -259,7 +259,7 @@ impl State {
             return elsewhere;
         }
         let offset = self.plan.arenas[HOST].values[value];
-        offset.map_or(std::ptr::null_mut(), |offset| self.host.as_mut_ptr().wrapping_add(offset))
+        offset.map_or(std::ptr::null_mut(), |offset| self.arenas.on_host_mut().wrapping_add(offset))
     }
 
     /// Whether a device has the value.
@@ -269,12 +269,12 @@ impl State {
 
     /// Where a value is in a device's memory.
     pub(super) fn on_device(&self, value: usize, memory: usize) -> u64 {
-        self.devices[memory - 1].address + self.plan.arenas[memory].values[value].unwrap_or(0) as u64
+        self.arenas.on_device(memory - 1) + self.plan.arenas[memory].values[value].unwrap_or(0) as u64
     }
 
     /// Whether some of these bytes on a device are in the memory of values.
     pub(super) fn owns(&self, memory: usize, address: u64, bytes: usize) -> bool {
-        let (start, size) = (self.devices[memory - 1].address, self.plan.arenas[memory].size as u64);
+        let (start, size) = (self.arenas.on_device(memory - 1), self.arenas.device_bytes(memory - 1) as u64);
         address < start.saturating_add(size) && start < address.saturating_add(bytes as u64)
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use byoc_plugin_api::{Domain, Error, TensorView};
 use bytes::Bytes;
 
+use super::pieces::Piece;
 use super::state::{Filled, State};
 use super::{LoadedCall, LoadedRegion, Queueing};
 use crate::artifact::manifest::Entry;
@@ -13,7 +14,7 @@ use crate::crash;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::plugin;
 use crate::runtime::device::Device;
-use crate::runtime::steps::{Crossing, HOST, Step, Steps};
+use crate::runtime::steps::{Crossing, HOST, Steps};
 
 /// How much of a run is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,99 +39,6 @@ impl Run {
     fn fetches(self) -> bool {
         matches!(self, Run::Full | Run::Outputs)
     }
-}
-
-/// A [`Step`], with consecutive calls on one device joined.
-pub(super) enum Piece {
-    Host(usize),
-    Copy(Crossing),
-    Wait(usize),
-    Device(Queued),
-}
-
-/// Calls that follow one another on one device.
-pub(super) struct Queued {
-    memory: usize,
-    calls: Vec<usize>,
-    recording: Recording,
-}
-
-/// Whether calls are replayed.
-enum Recording {
-    /// From the second run on.
-    Wanted,
-    /// They are.
-    Made(Device, u64),
-    /// They are not, for the reason given; empty where a backend said from the beginning that its region, or its device,
-    /// does not record.
-    Not(String),
-}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        if let Recording::Made(device, number) = self {
-            device.domain().forget(*number);
-        }
-    }
-}
-
-impl Piece {
-    /// The calls that are queued on that device, if this is such a piece.
-    pub(super) fn of_device(&self, memory: usize) -> Option<&Queued> {
-        match self {
-            Piece::Device(queued) if queued.memory == memory => Some(queued),
-            _ => None,
-        }
-    }
-}
-
-impl Queued {
-    pub(super) fn is_recorded(&self) -> bool {
-        matches!(self.recording, Recording::Made(..))
-    }
-
-    /// Why not, where it was tried.
-    pub(super) fn unrecorded(&self) -> Option<&str> {
-        match &self.recording {
-            Recording::Not(reason) if !reason.is_empty() => Some(reason),
-            _ => None,
-        }
-    }
-}
-
-/// The steps as pieces; `records` says which calls may be recorded.
-pub(super) fn pieces(steps: &Steps, memories: &[usize], records: &[bool]) -> Vec<Piece> {
-    let mut pieces: Vec<Piece> = Vec::new();
-    for step in &steps.body {
-        let call = match *step {
-            Step::Copy(crossing) => {
-                pieces.push(Piece::Copy(crossing));
-                continue;
-            }
-            Step::Wait(memory) => {
-                pieces.push(Piece::Wait(memory));
-                continue;
-            }
-            Step::Call(call) if memories[call] == HOST => {
-                pieces.push(Piece::Host(call));
-                continue;
-            }
-            Step::Call(call) => call,
-        };
-        let memory = memories[call];
-        match pieces.last_mut() {
-            Some(Piece::Device(queued)) if queued.memory == memory => queued.calls.push(call),
-            _ => pieces.push(Piece::Device(Queued { memory, calls: vec![call], recording: Recording::Wanted })),
-        }
-    }
-    for piece in &mut pieces {
-        if let Piece::Device(queued) = piece
-            && !queued.calls.iter().all(|&call| records[call])
-        {
-            queued.recording = Recording::Not(String::new());
-        }
-    }
-    pieces
 }
 
 /// A session at work.
@@ -295,20 +203,13 @@ impl Worker<'_> {
     fn device(&mut self, index: usize) -> Result<()> {
         let Piece::Device(queued) = &mut self.state.pieces[index] else { return Ok(()) };
         let device = &self.devices[queued.memory - 1];
-        if let Recording::Made(_, number) = queued.recording {
+        if let Some(number) = queued.recorded() {
             let replayed = device.domain().replay(number);
             return replayed.map_err(|error| device.failed("replay a recording", error));
         }
         let now = self.queueing == Queueing::Recorded && self.state.has_run;
-        if now && matches!(queued.recording, Recording::Wanted) {
-            queued.recording = match record(device, &queued.calls, self.calls) {
-                Ok(Some(number)) => Recording::Made(device.clone(), number),
-                Ok(None) => Recording::Not(String::new()),
-                Err(error) => {
-                    let first = queued.calls.first().map_or("", |&call| &self.calls[call].title);
-                    Recording::Not(format!("{first} and those behind it: {}", error.message))
-                }
-            };
+        if now && queued.is_wanted() {
+            queued.record(device, self.calls);
             return self.device(index);
         }
         let (memory, queueing) = (queued.memory, self.queueing);
@@ -386,27 +287,6 @@ impl Worker<'_> {
         let seconds = device.domain().elapsed(first as u32 * 2, number as u32 * 2);
         let seconds = seconds.map_err(|error| device.failed("take times", error))?;
         Ok(queued.checked_add(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)))
-    }
-}
-
-/// Records calls, where the device does that.
-fn record(device: &Device, indices: &[usize], calls: &mut [LoadedCall]) -> std::result::Result<Option<u64>, Error> {
-    if !device.info().records {
-        return Ok(None);
-    }
-    device.domain().begin_recording()?;
-    let queued = indices.iter().try_for_each(|&call| match &mut calls[call].region {
-        LoadedRegion::Device(bound) => bound.executable().run(),
-        LoadedRegion::Host(_) => Ok(()),
-    });
-    // A recording is ended also where it failed.
-    let ended = device.domain().end_recording();
-    match (queued, ended) {
-        (Ok(()), ended) => ended.map(Some),
-        (Err(error), ended) => {
-            ended.into_iter().for_each(|number| device.domain().forget(number));
-            Err(error)
-        }
     }
 }
 

@@ -58,6 +58,11 @@ impl Simulated {
         let wrong: Vec<_> = run::Wrong::NAMES.iter().map(|&(name, _)| name).collect();
         let mut options = vec![
             OptionSpec::bool("unrecordable", false, "Say that regions cannot be recorded"),
+            OptionSpec::bool(
+                "brief",
+                false,
+                "Say that recordings do not last when regions are prepared for other shapes",
+            ),
             OptionSpec::int("scratch", 0, "Bytes of scratch memory that each region asks for"),
             OptionSpec::choice("wrong", &wrong, "What the regions do wrong"),
             OptionSpec::text("panic", "", "Name of the call that panics"),

@@ -1,6 +1,7 @@
 //! A region on the device: what the host asks of it, all of it checked.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use byoc_plugin_api::{
     DType, DeviceConstants, DeviceExecutable, DevicePlan, DeviceTensor, DomainHandles, Error, Options,
@@ -56,7 +57,8 @@ impl Loaded {
         }
         let wrong = if kernel.wrong { Wrong::Result } else { Wrong::named(options.text("wrong")) };
         let scratch = u64::try_from(options.int("scratch")).unwrap_or(0).max(wrong.scratch());
-        let plan = DevicePlan { scratch, records: !options.bool("unrecordable") };
+        let (records, recordings_last) = (!options.bool("unrecordable"), !options.bool("brief"));
+        let plan = DevicePlan { scratch, records, recordings_last };
         let number = sim::with(domain, |sim| {
             sim.log.line(&format!("load {}", program.symbol));
             sim.idle("load")?;
@@ -164,7 +166,9 @@ impl DeviceExecutable for Loaded {
         if inputs.iter().chain(outputs).any(|tensor| tensor.address != 0) {
             return Err(Error::new("tensors have addresses, and nothing is planned yet"));
         }
-        self.prepared = None;
+        if let Some(before) = self.prepared.take() {
+            before.is_past.store(true, Ordering::Relaxed);
+        }
         self.planned = Some(self.shapes(inputs, outputs)?);
         Ok(self.plan.clone())
     }
@@ -205,6 +209,8 @@ impl DeviceExecutable for Loaded {
             scratch: (scratch, self.plan.scratch as usize),
             wrong: self.wrong,
             kernel: self.kernel,
+            lasts: self.plan.recordings_last,
+            is_past: AtomicBool::new(false),
         };
         sim::with(self.domain, |sim| prepared.prepare(&mut sim.memory))?;
         self.prepared = Some(Arc::new(prepared));

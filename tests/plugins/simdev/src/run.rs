@@ -1,6 +1,8 @@
 //! What the device does when it runs a region: reads operands, computes, writes results, and leaves no scratch memory as
 //! it was.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use byoc_plugin_api::Error;
 
 use crate::codegen::{Call, Kernel};
@@ -27,11 +29,13 @@ pub(crate) enum Wrong {
     Queue,
     /// A run fails while it is recorded, and the plan says that it can be.
     Recording,
+    /// What is recorded does nothing once the region is prepared anew, and the plan says that it lasts.
+    Past,
 }
 
 impl Wrong {
     /// As the option has them.
-    pub(crate) const NAMES: [(&str, Wrong); 8] = [
+    pub(crate) const NAMES: [(&str, Wrong); 9] = [
         ("nothing", Wrong::Nothing),
         ("result", Wrong::Result),
         ("output", Wrong::Output),
@@ -40,6 +44,7 @@ impl Wrong {
         ("scratch", Wrong::Scratch),
         ("queue", Wrong::Queue),
         ("recording", Wrong::Recording),
+        ("past", Wrong::Past),
     ];
 
     pub(crate) fn named(name: &str) -> Wrong {
@@ -125,6 +130,9 @@ pub(crate) struct Prepared {
     pub(crate) scratch: (u64, usize),
     pub(crate) wrong: Wrong,
     pub(crate) kernel: &'static Kernel,
+    /// Whether it may be replayed when the region was prepared anew, and whether it was.
+    pub(crate) lasts: bool,
+    pub(crate) is_past: AtomicBool,
 }
 
 impl Prepared {
@@ -140,6 +148,13 @@ impl Prepared {
 
     /// Runs the region; `fault` is the operator whose kernel faults.
     pub(crate) fn run(&self, memory: &mut Memory, fault: &str) -> Result<(), Error> {
+        match (self.is_past.load(Ordering::Relaxed), self.wrong) {
+            (true, Wrong::Past) => return Ok(()),
+            (true, _) if !self.lasts => {
+                return Err(Error::new(format!("{} is replayed, and was prepared anew before", self.symbol)));
+            }
+            _ => {}
+        }
         self.named(self.spoil(memory))?;
         let mut made: Vec<Option<Vec<f32>>> = vec![None; self.places.len()];
         for call in &self.calls {

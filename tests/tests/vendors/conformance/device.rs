@@ -15,6 +15,8 @@ const WRONG: &[(&str, &str)] = &[
     // What a run reads, and what is to be overwritten by it, is still in the queue.
     ("queue", "byte 0 of output 'v3' is not written"),
     ("recording", "run fails: run, while it is recorded: it cannot be recorded after all"),
+    // The region is prepared anew between two replays.
+    ("past", "of output 'v3' is another one in the second run"),
 ];
 
 #[test]
@@ -47,12 +49,14 @@ fn errors_of_a_device_are_told() {
     }
 }
 
-/// Regions that cannot be recorded, and devices that record nothing, are not faults.
+/// Regions that cannot be recorded, devices that record nothing, and recordings that do not last are not faults.
 #[test]
 fn recordings_are_not_asked_for_where_there_are_none() {
-    for settings in
-        [["simdev.unrecordable=true", "simdev.scratch=100"], ["simdev.records=false", "simdev.wrong=recording"]]
-    {
+    for settings in [
+        ["simdev.unrecordable=true", "simdev.scratch=100"],
+        ["simdev.records=false", "simdev.wrong=recording"],
+        ["simdev.brief=true", "simdev.wrong=past"],
+    ] {
         let settings = settings.map(|setting| ["--backend-opt", setting]).concat();
         let tested = Tested::plain(&places::plugin("simdev"), &[&["--backend", "simdev"], &settings[..]].concat());
         assert_eq!((tested.code, tested.failures()), (Some(0), vec![]), "{settings:?}");
