@@ -1,5 +1,6 @@
 //! A loaded entry: takes inputs, runs the regions in order, returns the outputs. For inputs of the same shapes a
-//! run allocates nothing, where the inputs tell all sizes; for told sizes of the same numbers no memory for values.
+//! run allocates nothing, where the inputs tell all sizes; for told sizes of the same numbers no memory for values. Nor for
+//! shapes of a few runs ago (`kept`).
 
 mod arenas;
 mod control;

@@ -15,7 +15,7 @@ const WRONG: &[(&str, &str)] = &[
     // What a run reads, and what is to be overwritten by it, is still in the queue.
     ("queue", "byte 0 of output 'v3' is not written"),
     ("recording", "run fails: run, while it is recorded: it cannot be recorded after all"),
-    // The region is prepared anew between two replays.
+    // The region is prepared anew between a recording and its replay.
     ("past", "of output 'v3' is another one in the second run"),
 ];
 
