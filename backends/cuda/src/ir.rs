@@ -4,6 +4,8 @@
 use byoc_nvidia::program::BufferRef;
 use byoc_plugin_api::{DType, Dim};
 
+use crate::expr::Expr;
+
 /// The index of a value.
 pub(crate) type Id = usize;
 
@@ -24,8 +26,8 @@ pub(crate) enum Def {
     Memory(BufferRef, Vec<i64>),
     /// An input of the region, contiguous.
     Input(usize),
-    /// Elementwise, with operands broadcast against each other: C++ with `{0}` for the first operand.
-    Each(String, Vec<Id>),
+    /// Elementwise, with operands broadcast against each other.
+    Each(Expr, Vec<Id>),
     /// Each element is an element of an operand, or a fill value.
     Move(Move, Vec<Id>),
     /// A reduction over axes of an operand, which keeps them with size 1.

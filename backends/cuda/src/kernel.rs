@@ -190,16 +190,16 @@ impl<'a> Writer<'a> {
         let values = self.values;
         let value = &values[id];
         let text = match &value.def {
-            Def::Each(template, operands) => {
+            Def::Each(expression, operands) => {
                 let mut level = Level::Row;
-                let mut text = template.clone();
-                for (index, &operand) in operands.iter().enumerate() {
+                let mut texts = Vec::new();
+                for &operand in operands {
                     let from = self.broadcast(at, &value.shape, &values[operand].shape)?;
                     let term = self.pull(operand, &from)?;
                     level = level.max(term.level);
-                    text = text.replace(&format!("{{{index}}}"), &term.text);
+                    texts.push(term.text);
                 }
-                Term { text, level }
+                Term { text: expression.text(&texts), level }
             }
             Def::Move(how, operands) => return self.moved(id, how, operands, at),
             Def::Fold(..) => return self.fold(id, at),

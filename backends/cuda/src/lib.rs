@@ -5,6 +5,7 @@
 pub mod all_kernels;
 mod codegen;
 mod constants;
+mod expr;
 mod index;
 mod ir;
 mod kernel;

@@ -29,17 +29,15 @@ pub(crate) struct Written {
     touched: BTreeSet<Id>,
 }
 
-/// The most rounds, more than any region needs: each round stores more values.
-const ROUNDS: usize = 1000;
-
 /// Plans a region.
 ///
 /// # Errors
 ///
 /// With the cause, when there is no way to compute it.
 pub(crate) fn plan(graph: &IrGraph) -> Result<KernelPlan, String> {
-    let mut stored = BTreeSet::new();
-    for _ in 0..ROUNDS {
+    let mut stored = around_calls(graph);
+    // Each round but the last stores one value more.
+    for _ in 0..=graph.values.len() {
         let planner = Planner { graph, memory: Materialised::default(), plan: KernelPlan::default() };
         match planner.run(&stored) {
             Ok(plan) => {
@@ -59,6 +57,28 @@ pub(crate) fn plan(graph: &IrGraph) -> Result<KernelPlan, String> {
         }
     }
     Err("no way to compute it was found".into())
+}
+
+/// The values that standalone kernels read or write, of those that the outputs need: they are stored whatever is fused.
+fn around_calls(graph: &IrGraph) -> BTreeSet<Id> {
+    let (mut stored, mut seen, mut wanted) = (BTreeSet::new(), BTreeSet::new(), graph.outputs.clone());
+    while let Some(value) = wanted.pop() {
+        let Value { shape, def, .. } = &graph.values[value];
+        if !seen.insert(value) || shape.contains(&Dim::Fixed(0)) {
+            continue;
+        }
+        wanted.extend(graph.values[value].operands());
+        if let Def::Standalone(call) = def {
+            let inputs = &graph.calls[*call].inputs;
+            stored.extend(inputs.iter().copied().chain([value]));
+            wanted.extend(inputs);
+        }
+    }
+    let is_elsewhere = |value: &Id| {
+        graph.outputs.contains(value) || matches!(graph.values[*value].def, Def::Input(_) | Def::Memory(..))
+    };
+    stored.retain(|value| !is_elsewhere(value));
+    stored
 }
 
 struct Planner<'a> {
@@ -188,10 +208,7 @@ fn cost(values: &[Value], value: Id, kept: &impl Fn(&Id) -> bool, known: &mut BT
         Def::Fold(..) => 2 * WORTH,
         Def::Move(Move::Gather(_) | Move::GatherElements(_) | Move::GatherNd(_), _) => 2 + below,
         Def::Move(..) => below.min(WORTH - 1),
-        Def::Each(text, _) => {
-            let heavy = text.contains("f(") || text.contains('/') || text.contains("power") || text.contains("sigmoid");
-            below.min(2 * WORTH) + if heavy { 4 } else { 1 }
-        }
+        Def::Each(expression, _) => below.min(2 * WORTH) + if expression.is_heavy() { 4 } else { 1 },
     };
     known.insert(value, found);
     found

@@ -1,4 +1,4 @@
-//! One GEMM kernel of each variant that is generated, in a few sources: for tests that compile all of them.
+//! GEMM kernels of each variant that is generated, in a few sources: for tests that compile them.
 
 use byoc_nvidia::build::Source;
 use byoc_nvidia::compile::{Arch, CubinInfo};
@@ -17,6 +17,11 @@ pub struct KernelSource {
 }
 
 impl KernelSource {
+    /// The launches of its kernels as they are before compilation, without what a cubin tells.
+    pub fn unsettled_launches(&self) -> impl Iterator<Item = &Launch> {
+        self.kernels.iter().map(|kernel| &kernel.launch)
+    }
+
     /// The launches of its kernels.
     ///
     /// # Errors
@@ -51,6 +56,24 @@ pub fn all_kernels(arch: Arch) -> Result<Vec<KernelSource>, Error> {
             Ok(KernelSource { source: source::source(name, &kernels), kernels })
         })
         .collect()
+}
+
+/// A source with a kernel for every tile of `wgmma` and either order of the second factor, in f16 for sm_90a.
+///
+/// # Errors
+///
+/// When a kernel cannot be generated.
+pub fn wgmma_kernels() -> Result<KernelSource, Error> {
+    let arch = "sm_90a".parse()?;
+    let tiles = choice::all().filter(|tile| tile.by == By::Wgmma);
+    let both = tiles.flat_map(|tile| [Order::Rows, Order::Columns].map(|order| (tile, order)));
+    let kernel = |(at, (tile, order))| {
+        let [x, w] = [Order::Rows, order].map(|order| Matrix { order, distance: 1024 });
+        let gemm = Gemm { k: 1024, x, w, ..gemm(DType::F16, 0) };
+        Recipe { places: places(&gemm), tile, gemm }.kernel(&format!("k{at}"), arch)
+    };
+    let kernels: Vec<_> = both.enumerate().map(kernel).collect::<Result<_, Error>>()?;
+    Ok(KernelSource { source: source::source("wgmma", &kernels), kernels })
 }
 
 /// The names of all tiles, as the option `tile` takes them for elements of 16 bits.

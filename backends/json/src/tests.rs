@@ -9,6 +9,7 @@ pub(crate) mod harness;
 mod hostile;
 mod images;
 mod infinite;
+mod inlined;
 mod integer;
 mod narrow;
 mod places;

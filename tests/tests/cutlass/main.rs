@@ -5,6 +5,7 @@ mod convolutions;
 #[path = "../cuda/cubins.rs"]
 mod cubins;
 mod kernels;
+mod placement;
 
 use std::process::ExitCode;
 
@@ -15,5 +16,9 @@ fn main() -> ExitCode {
     if let Some(code) = kernels::child().or_else(convolutions::child) {
         return code;
     }
-    trial::run(&[("convolutions", convolutions::trials), ("kernels", kernels::trials)])
+    trial::run(&[
+        ("convolutions", convolutions::trials),
+        ("kernels", kernels::trials),
+        ("placement", placement::trials),
+    ])
 }

@@ -3,13 +3,14 @@
 use byoc_plugin_api::{DType, Node, Refusal, RefusalCode};
 
 use super::{Lowering, refused};
-use crate::ir::{Def, computed, number, wide};
+use crate::expr::{Expr, X};
+use crate::ir::{Def, computed, wide};
 
 impl Lowering<'_> {
     /// Lowers the node if it is one of these.
     pub(super) fn elements(&mut self, node: &Node) -> Result<bool, Refusal> {
         let Some(&dtype) = node.input(0).map(|value| &self.region.values[value].dtype) else { return Ok(false) };
-        let text = match node.op.as_str() {
+        let expression = match node.op.as_str() {
             "Clip" => return self.clip(node),
             "Cast" => match node.output(0) {
                 Some(to) => cast(dtype, self.region.values[to].dtype),
@@ -21,7 +22,7 @@ impl Lowering<'_> {
             },
             "BatchNormalization" => return self.batch_norm(node),
             op => match unary(node, dtype).or_else(|| binary(node, dtype)).or_else(|| many(op, node.inputs.len())) {
-                Some(text) => text,
+                Some(expression) => expression,
                 None => return Ok(false),
             },
         };
@@ -30,21 +31,21 @@ impl Lowering<'_> {
         if outside {
             return Err(refused(RefusalCode::Type, format!("{} does not take bool", node.op)));
         }
-        self.give(node, 0, Def::Each(text, operands));
+        self.give(node, 0, Def::Each(expression, operands));
         Ok(true)
     }
 
     fn clip(&mut self, node: &Node) -> Result<bool, Refusal> {
         let x = self.operand(node, 0)?;
-        let (mut text, mut operands) = ("{0}".to_owned(), vec![x]);
+        let (mut clipped, mut operands) = (X, vec![x]);
         for (input, function) in [(1, "larger"), (2, "smaller")] {
             if let Some(bound) = self.optional(node, input)? {
-                text = format!("{function}({text}, {{{}}})", operands.len());
+                clipped = Expr::light(function, [clipped, Expr::Operand(operands.len())]);
                 let bound = self.scalar(bound);
                 operands.push(bound);
             }
         }
-        self.give(node, 0, Def::Each(text, operands));
+        self.give(node, 0, Def::Each(clipped, operands));
         Ok(true)
     }
 
@@ -68,10 +69,10 @@ impl Lowering<'_> {
             *first = size;
             operands.push(self.push(self.dtype(own), along, Def::Move(crate::ir::Move::Reshape, vec![own])));
         }
-        let epsilon = number(node.float("epsilon", 1e-5).into(), dtype);
-        let sqrt = function("sqrt", dtype);
-        let text = format!("({{0}} - {{3}}) * ({{1}} / {sqrt}({{4}} + {epsilon})) + {{2}}");
-        self.give(node, 0, Def::Each(text, operands));
+        let [scale, shift, mean, variance] = [1, 2, 3, 4].map(Expr::Operand);
+        let epsilon = Expr::number(node.float("epsilon", 1e-5).into(), dtype);
+        let factor = scale / Expr::math("sqrt", dtype, [variance + epsilon]);
+        self.give(node, 0, Def::Each((X - mean) * factor + shift, operands));
         Ok(true)
     }
 }
@@ -80,111 +81,110 @@ fn takes_bool(op: &str) -> bool {
     matches!(op, "And" | "Not" | "Where" | "Equal" | "Cast")
 }
 
-/// The function of that name for elements of a type.
-pub(super) fn function(name: &str, dtype: DType) -> String {
-    if wide(dtype) == DType::F32 { format!("{name}f") } else { name.to_owned() }
-}
-
-fn unary(node: &Node, dtype: DType) -> Option<String> {
-    let ty = computed(dtype);
-    let float = |name: &str| dtype.is_float().then(|| format!("{}({{0}})", function(name, dtype)));
-    let attribute = |name: &str, default: f32| number(node.float(name, default).into(), dtype);
-    let literal = |value: f64| number(value, dtype);
-    let clamped = |text: &str| format!("smaller(larger({text}, {}), {})", literal(0.0), literal(1.0));
+fn unary(node: &Node, dtype: DType) -> Option<Expr> {
+    let literal = |value: f64| Expr::number(value, dtype);
+    let attribute = |name: &str, default: f32| literal(node.float(name, default).into());
+    let negative = |then: Expr| Expr::select(Expr::infix("<", X, Expr::zero(dtype)), then, X);
+    let clamped = |x: Expr| {
+        let positive = Expr::light("larger", [x, literal(0.0)]);
+        Expr::light("smaller", [positive, literal(1.0)])
+    };
     Some(match node.op.as_str() {
-        "Sqrt" | "Exp" | "Log" | "Sin" | "Cos" | "Erf" | "Tanh" => return float(&node.op.to_lowercase()),
-        "Abs" => "absolute({0})".into(),
-        "Neg" if dtype.is_float() => "-{0}".into(),
-        "Neg" => format!("subtract({ty}(0), {{0}})"),
-        "Relu" => format!("larger({{0}}, {ty}(0))"),
-        "Not" => "!{0}".into(),
-        "IsNaN" => "{0} != {0}".into(),
-        _ if !dtype.is_float() => return None,
-        "Reciprocal" => format!("{} / {{0}}", literal(1.0)),
-        "Sigmoid" => "sigmoid({0})".into(),
-        "Softplus" => "softplus({0})".into(),
-        "Swish" => format!("{{0}} * sigmoid({} * {{0}})", attribute("alpha", 1.0)),
-        "Mish" => format!("{{0}} * {}(softplus({{0}}))", function("tanh", dtype)),
-        "Elu" => {
-            let (alpha, expm1) = (attribute("alpha", 1.0), function("expm1", dtype));
-            format!("{{0}} < {ty}(0) ? {alpha} * {expm1}({{0}}) : {{0}}")
+        name @ ("Sqrt" | "Exp" | "Log" | "Sin" | "Cos" | "Erf" | "Tanh") => {
+            return dtype.is_float().then(|| Expr::math(&name.to_lowercase(), dtype, [X]));
         }
-        "LeakyRelu" => format!("{{0}} < {ty}(0) ? {} * {{0}} : {{0}}", attribute("alpha", 0.01)),
-        "HardSigmoid" => clamped(&format!("{} * {{0}} + {}", attribute("alpha", 0.2), attribute("beta", 0.5))),
-        "HardSwish" => format!("{{0}} * {}", clamped(&format!("{{0}} / {} + {}", literal(6.0), literal(0.5)))),
+        "Abs" => Expr::light("absolute", [X]),
+        "Neg" if dtype.is_float() => -X,
+        "Neg" => Expr::light("subtract", [Expr::zero(dtype), X]),
+        "Relu" => Expr::light("larger", [X, Expr::zero(dtype)]),
+        "Not" => !X,
+        "IsNaN" => Expr::infix("!=", X, X),
+        _ if !dtype.is_float() => return None,
+        "Reciprocal" => literal(1.0) / X,
+        "Sigmoid" => Expr::heavy("sigmoid", [X]),
+        "Softplus" => Expr::heavy("softplus", [X]),
+        "Swish" => X * Expr::heavy("sigmoid", [attribute("alpha", 1.0) * X]),
+        "Mish" => X * Expr::math("tanh", dtype, [Expr::heavy("softplus", [X])]),
+        "Elu" => negative(attribute("alpha", 1.0) * Expr::math("expm1", dtype, [X])),
+        "LeakyRelu" => negative(attribute("alpha", 0.01) * X),
+        "HardSigmoid" => clamped(attribute("alpha", 0.2) * X + attribute("beta", 0.5)),
+        "HardSwish" => X * clamped(X / literal(6.0) + literal(0.5)),
         "Gelu" => gelu(node.string("approximate", "none"), dtype)?,
         _ => return None,
     })
 }
 
-fn gelu(approximate: &str, dtype: DType) -> Option<String> {
-    let literal = |value: f64| number(value, dtype);
-    let (half, one) = (literal(0.5), literal(1.0));
-    match approximate {
-        "none" => {
-            let scale = literal(std::f64::consts::FRAC_1_SQRT_2);
-            Some(format!("{half} * {{0}} * ({one} + {}({{0}} * {scale}))", function("erf", dtype)))
-        }
+fn gelu(approximate: &str, dtype: DType) -> Option<Expr> {
+    let literal = |value: f64| Expr::number(value, dtype);
+    let bent = match approximate {
+        "none" => Expr::math("erf", dtype, [X * literal(std::f64::consts::FRAC_1_SQRT_2)]),
         "tanh" => {
-            let (scale, cube) = (literal((2.0 / std::f64::consts::PI).sqrt()), literal(0.044715));
-            let inner = format!("{scale} * ({{0}} + {cube} * {{0}} * {{0}} * {{0}})");
-            Some(format!("{half} * {{0}} * ({one} + {}({inner}))", function("tanh", dtype)))
+            let scale = literal((2.0 / std::f64::consts::PI).sqrt());
+            Expr::math("tanh", dtype, [scale * (X + literal(0.044715) * X * X * X)])
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some(literal(0.5) * X * (literal(1.0) + bent))
 }
 
-fn binary(node: &Node, dtype: DType) -> Option<String> {
+fn binary(node: &Node, dtype: DType) -> Option<Expr> {
     let float = dtype.is_float();
-    let either = |sign: &str, function: &str| {
-        if float { format!("{{0}} {sign} {{1}}") } else { format!("{function}({{0}}, {{1}})") }
-    };
+    let [x, y, z] = [0, 1, 2].map(Expr::Operand);
     Some(match node.op.as_str() {
-        "Add" => either("+", "add"),
-        "Sub" => either("-", "subtract"),
-        "Mul" => either("*", "multiply"),
-        "Div" => either("/", "divide"),
-        "Mod" if node.int("fmod", 0) != 0 => "rest({0}, {1})".into(),
-        "Mod" if !float => "modulo({0}, {1})".into(),
-        "And" => "{0} && {1}".into(),
-        "Equal" => "{0} == {1}".into(),
-        "Greater" => "{0} > {1}".into(),
-        "GreaterOrEqual" => "{0} >= {1}".into(),
-        "Less" => "{0} < {1}".into(),
-        "LessOrEqual" => "{0} <= {1}".into(),
-        "Where" => "{0} ? {1} : {2}".into(),
+        "Add" if float => x + y,
+        "Sub" if float => x - y,
+        "Mul" if float => x * y,
+        "Div" if float => x / y,
+        "Add" => Expr::light("add", [x, y]),
+        "Sub" => Expr::light("subtract", [x, y]),
+        "Mul" => Expr::light("multiply", [x, y]),
+        "Div" => Expr::heavy("divide", [x, y]),
+        "Mod" if node.int("fmod", 0) != 0 => Expr::heavy("rest", [x, y]),
+        "Mod" if !float => Expr::heavy("modulo", [x, y]),
+        "And" => Expr::infix("&&", x, y),
+        "Equal" => Expr::infix("==", x, y),
+        "Greater" => Expr::infix(">", x, y),
+        "GreaterOrEqual" => Expr::infix(">=", x, y),
+        "Less" => Expr::infix("<", x, y),
+        "LessOrEqual" => Expr::infix("<=", x, y),
+        "Where" => Expr::select(x, y, z),
         _ => return None,
     })
 }
 
 /// Operators on any number of operands.
-fn many(op: &str, operands: usize) -> Option<String> {
-    let join = |text: String, index: usize| match op {
-        "Max" => format!("larger({text}, {{{index}}})"),
-        "Min" => format!("smaller({text}, {{{index}}})"),
-        _ => format!("{text} + {{{index}}}"),
+fn many(op: &str, operands: usize) -> Option<Expr> {
+    let join = |sum: Expr, operand: Expr| match op {
+        "Max" => Expr::light("larger", [sum, operand]),
+        "Min" => Expr::light("smaller", [sum, operand]),
+        _ => sum + operand,
     };
-    matches!(op, "Max" | "Min" | "Sum").then(|| (1..operands).fold("{0}".to_owned(), join))
+    matches!(op, "Max" | "Min" | "Sum").then(|| (1..operands).map(Expr::Operand).fold(X, join))
 }
 
-fn power(base: DType, exponent: DType) -> String {
+fn power(base: DType, exponent: DType) -> Expr {
     let ty = computed(base);
+    let both = |ty: &str| [X, Expr::Operand(1)].map(|operand| Expr::light(ty, [operand]));
     match (base.is_float(), exponent.is_float()) {
-        (true, _) => format!("power({{0}}, {ty}({{1}}))"),
-        (false, true) => format!("truncated<{ty}>(pow(double({{0}}), double({{1}})))"),
-        (false, false) => format!("{ty}(power(i64({{0}}), i64({{1}})))"),
+        (true, _) => Expr::heavy("power", [X, Expr::light(ty, [Expr::Operand(1)])]),
+        (false, true) => Expr::light(&format!("truncated<{ty}>"), [Expr::heavy("pow", both("double"))]),
+        (false, false) => Expr::light(ty, [Expr::heavy("power", both("i64"))]),
     }
 }
 
-fn cast(from: DType, to: DType) -> String {
+fn cast(from: DType, to: DType) -> Expr {
     let ty = computed(to);
+    // Rounded to the narrow type and back.
+    let rounded = |to: &str, wide: Expr| Expr::light("to_float", [Expr::light(to, [wide])]);
     match to {
-        DType::Bool => "{0} != 0".into(),
-        _ if from == to => "{0}".into(),
-        DType::F16 if from.is_float() && from != DType::F64 => "to_float(to_f16({0}))".into(),
-        DType::F16 => "to_float(to_f16(double({0})))".into(),
-        DType::BF16 => "to_float(to_bf16(float({0})))".into(),
-        _ if from.is_float() && !to.is_float() => format!("truncated<{ty}>(double({{0}}))"),
-        _ => format!("{ty}({{0}})"),
+        DType::Bool => Expr::infix("!=", X, Expr::Literal("0".into())),
+        _ if from == to => X,
+        DType::F16 if from.is_float() && from != DType::F64 => rounded("to_f16", X),
+        DType::F16 => rounded("to_f16", Expr::light("double", [X])),
+        DType::BF16 => rounded("to_bf16", Expr::light("float", [X])),
+        _ if from.is_float() && !to.is_float() => {
+            Expr::light(&format!("truncated<{ty}>"), [Expr::light("double", [X])])
+        }
+        _ => Expr::light(ty, [X]),
     }
 }

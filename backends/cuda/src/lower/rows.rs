@@ -2,10 +2,10 @@
 
 use byoc_plugin_api::{DType, Dim, Node, Refusal, RefusalCode};
 
-use super::elements::function;
 use super::{Lowering, refused};
+use crate::expr::{Expr, X};
 use crate::index::{ONE, product};
-use crate::ir::{Def, Fold, Id, Move, computed, number, wide};
+use crate::ir::{Def, Fold, Id, Move, computed, wide};
 
 impl Lowering<'_> {
     /// Lowers the node if it is one of these.
@@ -29,8 +29,8 @@ impl Lowering<'_> {
         .map(|()| true)
     }
 
-    fn each(&mut self, dtype: DType, shape: Vec<Dim>, text: String, operands: Vec<Id>) -> Id {
-        self.push(dtype, shape, Def::Each(text, operands))
+    fn each(&mut self, dtype: DType, shape: Vec<Dim>, expression: Expr, operands: Vec<Id>) -> Id {
+        self.push(dtype, shape, Def::Each(expression, operands))
     }
 
     /// Reduces axes to size 1; integers as i64.
@@ -46,16 +46,19 @@ impl Lowering<'_> {
         Ok(self.push(dtype, shape, Def::Fold(kind, x, axes.to_vec())))
     }
 
-    /// The number of elements along axes as C++, with an operand if it is unknown.
-    fn count(&mut self, x: Id, axes: &[usize], dtype: DType, operands: &mut Vec<Id>) -> Result<String, Refusal> {
+    /// The number of elements along axes, with an operand if it is unknown.
+    fn count(&mut self, x: Id, axes: &[usize], dtype: DType, operands: &mut Vec<Id>) -> Result<Expr, Refusal> {
         let shape = self.shape(x);
         let count = product(axes.iter().map(|&axis| &shape[axis]))
             .map_err(|_| refused(RefusalCode::Shape, "it reduces too many elements"))?;
         if let Dim::Fixed(count) = count {
-            return Ok(if dtype.is_float() { number(count as f64, dtype) } else { format!("i64({count})") });
+            return Ok(match dtype.is_float() {
+                true => Expr::number(count as f64, dtype),
+                false => Expr::Literal(format!("i64({count})")),
+            });
         }
         operands.push(self.push(DType::I64, Vec::new(), Def::Move(Move::Sizes(vec![count]), vec![])));
-        Ok(format!("{}({{{}}})", computed(dtype), operands.len() - 1))
+        Ok(Expr::light(computed(dtype), [Expr::Operand(operands.len() - 1)]))
     }
 
     /// Means, in the type of sums.
@@ -64,8 +67,8 @@ impl Lowering<'_> {
         let dtype = self.dtype(sum);
         let mut operands = vec![sum];
         let count = self.count(x, axes, dtype, &mut operands)?;
-        let text = if dtype.is_float() { format!("{{0}} / {count}") } else { format!("divide({{0}}, {count})") };
-        Ok(self.each(dtype, self.shape(sum), text, operands))
+        let mean = if dtype.is_float() { X / count } else { Expr::heavy("divide", [X, count]) };
+        Ok(self.each(dtype, self.shape(sum), mean, operands))
     }
 
     fn softmax(&mut self, node: &Node) -> Result<(), Refusal> {
@@ -73,10 +76,10 @@ impl Lowering<'_> {
         let (dtype, shape) = (wide(self.dtype(x)), self.shape(x));
         let axis = self.axis(node.int("axis", -1), shape.len())?;
         let largest = self.fold(Fold::Max, x, &[axis])?;
-        let exp = format!("{}({{0}} - {{1}})", function("exp", dtype));
+        let exp = Expr::math("exp", dtype, [X - Expr::Operand(1)]);
         let powers = self.each(dtype, shape, exp, vec![x, largest]);
         let total = self.fold(Fold::Sum, powers, &[axis])?;
-        self.give(node, 0, Def::Each("{0} / {1}".into(), vec![powers, total]));
+        self.give(node, 0, Def::Each(X / Expr::Operand(1), vec![powers, total]));
         Ok(())
     }
 
@@ -95,22 +98,22 @@ impl Lowering<'_> {
         let mut centred = x;
         if node.op == "LayerNormalization" {
             let mean = self.mean(x, &axes)?;
-            centred = self.each(dtype, shape.clone(), "{0} - {1}".into(), vec![x, mean]);
+            centred = self.each(dtype, shape.clone(), X - Expr::Operand(1), vec![x, mean]);
             self.give(node, 1, Def::Move(Move::Reshape, vec![mean]));
         }
-        let squares = self.each(dtype, shape, "{0} * {0}".into(), vec![centred]);
+        let squares = self.each(dtype, shape, X * X, vec![centred]);
         let variance = self.mean(squares, &axes)?;
-        let (one, sqrt) = (number(1.0, dtype), function("sqrt", dtype));
-        let epsilon = number(node.float("epsilon", 1e-5).into(), dtype);
-        let factor = format!("{one} / {sqrt}({{0}} + {epsilon})");
+        let epsilon = Expr::number(node.float("epsilon", 1e-5).into(), dtype);
+        let factor = Expr::number(1.0, dtype) / Expr::math("sqrt", dtype, [X + epsilon]);
         let factor = self.each(dtype, self.shape(variance), factor, vec![variance]);
         if node.op == "LayerNormalization" {
             self.give(node, 2, Def::Move(Move::Reshape, vec![factor]));
         }
         let mut operands = vec![centred, factor, scale];
         operands.extend(bias);
-        let text = if bias.is_some() { "{0} * {1} * {2} + {3}" } else { "{0} * {1} * {2}" };
-        self.give(node, 0, Def::Each(text.into(), operands));
+        let scaled = X * Expr::Operand(1) * Expr::Operand(2);
+        let normed = if bias.is_some() { scaled + Expr::Operand(3) } else { scaled };
+        self.give(node, 0, Def::Each(normed, operands));
         Ok(())
     }
 
@@ -141,12 +144,12 @@ impl Lowering<'_> {
     fn narrow(&mut self, node: &Node, folded: Id) {
         let Some(output) = node.output(0) else { return };
         let to = self.region.values[output].dtype;
-        let text = match to {
-            DType::Bool => "{0} != 0".into(),
-            to if to.is_float() => "{0}".into(),
-            to => format!("{}({{0}})", computed(to)),
+        let narrow = match to {
+            DType::Bool => Expr::infix("!=", X, Expr::Literal("0".into())),
+            to if to.is_float() => X,
+            to => Expr::light(computed(to), [X]),
         };
-        let narrowed = self.each(to, self.shape(folded), text, vec![folded]);
+        let narrowed = self.each(to, self.shape(folded), narrow, vec![folded]);
         self.give(node, 0, Def::Move(Move::Reshape, vec![narrowed]));
     }
 
@@ -182,21 +185,25 @@ impl Lowering<'_> {
             return Err(refused(RefusalCode::Attribute, format!("its size is {size}, but at most 31 is supported")));
         }
         let mut operands = vec![x];
-        let mut squares = Vec::new();
+        let mut squares: Option<Expr> = None;
         for offset in -(size - 1) / 2..=size / 2 {
             let mut before = vec![0; shape.len()];
             before[1] = -offset;
             let near = Def::Move(Move::Pad(before, crate::ir::Edge::Constant), vec![x]);
-            let index = operands.len();
+            let near_x = || Expr::Operand(operands.len());
+            let square = near_x() * near_x();
+            squares = Some(match squares {
+                Some(sum) => sum + square,
+                None => square,
+            });
             operands.push(if offset == 0 { x } else { self.push(dtype, shape.clone(), near) });
-            squares.push(format!("{{{index}}} * {{{index}}}"));
         }
-        let factor = number(f64::from(node.float("alpha", 1e-4)) / size as f64, dtype);
-        let bias = number(node.float("bias", 1.0).into(), dtype);
-        let beta = number(node.float("beta", 0.75).into(), dtype);
-        let power = function("pow", dtype);
-        let text = format!("{{0}} / {power}({bias} + {factor} * ({}), {beta})", squares.join(" + "));
-        self.give(node, 0, Def::Each(text, operands));
+        let squares = squares.unwrap_or_else(|| Expr::zero(dtype));
+        let factor = Expr::number(f64::from(node.float("alpha", 1e-4)) / size as f64, dtype);
+        let bias = Expr::number(node.float("bias", 1.0).into(), dtype);
+        let beta = Expr::number(node.float("beta", 0.75).into(), dtype);
+        let power = Expr::math("pow", dtype, [bias + factor * squares, beta]);
+        self.give(node, 0, Def::Each(X / power, operands));
         Ok(())
     }
 }

@@ -149,3 +149,17 @@ fn residual_blocks() {
     }
     check(&nets);
 }
+
+/// As many kernels one after another as no network has: the plan does not start anew for each.
+#[test]
+fn a_long_chain_of_poolings() {
+    let mut net = Net::new(false);
+    let mut x = net.input(DType::F32, &[1, 1, 3, 3]);
+    for _ in 0..1200 {
+        x = net.node(("MaxPool", &[("kernel_shape", ints(&[3, 3])), ("pads", ints(&[1, 1, 1, 1]))]), &[x]);
+        x = net.node(("Neg", &[]), &[x]);
+    }
+    net.output(x);
+    let fused = net.fuse();
+    assert_eq!(fused.variant.launches.len(), 2400);
+}

@@ -73,23 +73,43 @@ impl Kernel for Strip<'_> {
         let (low, high) = self.clamp.unwrap_or((f32::NEG_INFINITY, f32::INFINITY));
         // SAFETY: `dispatch` checked the features; vectors are loaded and stored within the slices.
         unsafe {
-            let vector = |values: &[f32]| match self.blocked {
-                true => V::load_part(values.as_ptr(), values.len(), 0.0),
-                false => V::splat(values[0]),
-            };
-            let (scale, shift, low, high) = (vector(self.scale), vector(self.shift), V::splat(low), V::splat(high));
-            // NaN is kept: `max` and `min` return their second operand for it.
-            let each = |x: V| high.min(low.max(x.fma(scale, shift)));
-            let (x, y) = (self.x.chunks_exact(16), self.y.chunks_exact_mut(16));
-            let tail = x.remainder();
-            x.zip(y).for_each(|(x, y)| each(V::load(x.as_ptr())).store(y.as_mut_ptr()));
+            let (scale, shift) = (self.vector::<V>(self.scale), self.vector::<V>(self.shift));
+            let clamp = (V::splat(low), V::splat(high));
+            let (x, tail) = self.x.as_chunks::<16>();
+            let (y, rest) = self.y.as_chunks_mut::<16>();
+            for (x, y) in x.iter().zip(y) {
+                each(V::load(x.as_ptr()), scale, shift, clamp).store(y.as_mut_ptr());
+            }
             if !tail.is_empty() {
-                let start = self.x.len() - tail.len();
-                let rest = &mut self.y[start..];
-                each(V::load_part(tail.as_ptr(), tail.len(), 0.0)).store_part(rest.as_mut_ptr(), rest.len());
+                let x = V::load_part(tail.as_ptr(), tail.len(), 0.0);
+                each(x, scale, shift, clamp).store_part(rest.as_mut_ptr(), rest.len());
             }
         }
     }
+}
+
+impl Strip<'_> {
+    /// The numbers of the channels, each in its lane, or of the one channel in all.
+    ///
+    /// # Safety
+    /// The CPU has the features of `V`.
+    #[inline(always)]
+    unsafe fn vector<V: V16>(&self, values: &[f32]) -> V {
+        // SAFETY: the caller vouches for the features; no more than the values are read.
+        unsafe {
+            match self.blocked {
+                true => V::load_part(values.as_ptr(), values.len(), 0.0),
+                false => V::splat(values[0]),
+            }
+        }
+    }
+}
+
+/// Not a closure, in which the compiler may leave instructions that the function around it has as calls.
+#[inline(always)]
+fn each<V: V16>(x: V, scale: V, shift: V, (low, high): (V, V)) -> V {
+    // NaN is kept: `max` and `min` return their second operand for it.
+    high.min(low.max(x.fma(scale, shift)))
 }
 
 #[cfg(test)]

@@ -102,12 +102,13 @@ impl Kernel for Plain<'_> {
             let count = (p.hw - start).min(16);
             // SAFETY: `count` pixels from `start` are in every plane; `dispatch` checked the features.
             unsafe {
-                let load = |channel: usize| V::load_part(image[channel * p.hw + start..][..count].as_ptr(), count, 0.0);
-                let sum = (first..last).fold(V::splat(0.0), |sum, channel| {
-                    let x = load(channel);
-                    x.fma(x, sum)
-                });
-                p.finish(load(at), sum).store_part(y[start..][..count].as_mut_ptr(), count);
+                let mut sum = V::splat(0.0);
+                for channel in first..last {
+                    let x = V::load_part(image[channel * p.hw + start..][..count].as_ptr(), count, 0.0);
+                    sum = x.fma(x, sum);
+                }
+                let x = V::load_part(image[at * p.hw + start..][..count].as_ptr(), count, 0.0);
+                p.finish(x, sum).store_part(y[start..][..count].as_mut_ptr(), count);
             }
         }
     }
@@ -136,7 +137,10 @@ impl Kernel for Blocked<'_> {
                     x.mul(x).store(squares.as_mut_ptr());
                 }
                 let window = &squares[BLOCK - p.before()..];
-                let sum = (0..p.size).fold(V::splat(0.0), |sum, i| sum.add(V::load(window[i..][..BLOCK].as_ptr())));
+                let mut sum = V::splat(0.0);
+                for i in 0..p.size {
+                    sum = sum.add(V::load(window[i..][..BLOCK].as_ptr()));
+                }
                 let x = V::load(image[(at * p.hw + pixel) * BLOCK..][..BLOCK].as_ptr());
                 p.finish(x, sum).store(y[pixel * BLOCK..][..BLOCK].as_mut_ptr());
             }

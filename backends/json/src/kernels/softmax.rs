@@ -161,7 +161,9 @@ impl Kernel for ExpInto<'_> {
                 e.store(to.add(whole * step));
                 done += 1;
             }
-            (done..places).for_each(|place| V::splat(0.0).store(to.add(place * step)));
+            for place in done..places {
+                V::splat(0.0).store(to.add(place * step));
+            }
             1.0 / sum.sum()
         }
     }

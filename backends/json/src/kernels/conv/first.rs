@@ -82,7 +82,9 @@ fn interleave<const C: usize>(from: [&[f32]; C], to: &mut [f32]) {
     let len = from.iter().map(|line| line.len()).fold(to.len(), usize::min);
     let from = from.map(|line| &line[..len]);
     for (at, pixel) in to[..len].iter_mut().enumerate() {
-        *pixel = from.map(|line| line[at]);
+        for (value, line) in pixel.iter_mut().zip(from) {
+            *value = line[at];
+        }
     }
 }
 
