@@ -6,7 +6,7 @@ mod shared;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
@@ -22,8 +22,9 @@ pub(crate) fn map_file(path: &Path) -> Result<Bytes> {
     map_open(open_regular(path)?, path)
 }
 
-/// As [`map_file`], of a file that is open already; `path` is for messages.
-pub(crate) fn map_open(file: File, path: &Path) -> Result<Bytes> {
+/// As [`map_file`], of a file that is open already, and stays open as long as the bytes are there; `path` is for messages.
+pub(crate) fn map_open(file: impl Into<Arc<File>>, path: &Path) -> Result<Bytes> {
+    let file = file.into();
     let length = file.metadata().map_err(|error| Diagnostic::io(path, "read", &error))?.len();
     if length == 0 {
         return Ok(Bytes::new());
@@ -32,7 +33,7 @@ pub(crate) fn map_open(file: File, path: &Path) -> Result<Bytes> {
     // goes to a new file that is renamed into place. What remains is another process that changes the file meanwhile.
     // Changed bytes are harmless, for all that is read is checked as untrusted and no `&str` or enum is made over the
     // mapping; a shortened file ends the process, by SIGBUS or as `on_cut_files` has it.
-    let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|error| Diagnostic::io(path, "map", &error))?;
+    let map = unsafe { memmap2::Mmap::map(&*file) }.map_err(|error| Diagnostic::io(path, "map", &error))?;
     Ok(Bytes::from_owner(Mapped::new(map, path, file)))
 }
 
@@ -67,25 +68,23 @@ static MAPPINGS: Mutex<BTreeMap<usize, (usize, PathBuf)>> = Mutex::new(BTreeMap:
 /// A mapping that is listed for as long as it is there.
 struct Mapped {
     map: memmap2::Mmap,
-    /// Kept open so that its descriptor is a path; not needed where the path was one already.
-    _file: Option<File>,
+    /// Kept open so that its descriptor is a path: that of a descriptor that somebody else closes would be a path to whatever
+    /// is opened next.
+    _file: Arc<File>,
 }
 
 impl Mapped {
-    fn new(map: memmap2::Mmap, path: &Path, file: File) -> Mapped {
-        use std::os::fd::AsRawFd;
+    fn new(map: memmap2::Mmap, path: &Path, file: Arc<File>) -> Mapped {
         use std::os::unix::ffi::OsStrExt;
         // A descriptor number is not a name for messages.
         let is_number = path.starts_with("/dev/fd") || path.starts_with("/proc");
         let name = if is_number { std::fs::read_link(path).ok() } else { None };
         let name = name.unwrap_or_else(|| path.to_owned());
-        let given = path.strip_prefix("/dev/fd").ok();
-        let number = given.map_or_else(|| PathBuf::from(file.as_raw_fd().to_string()), Path::to_owned);
-        let path = Path::new("/proc").join(std::process::id().to_string()).join("fd").join(number);
+        let path = path_of(&file);
         let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
         cut::add(map.as_ptr() as usize, map.len(), name.as_os_str().as_bytes());
         mappings.insert(map.as_ptr() as usize, (map.len(), path));
-        Mapped { map, _file: given.is_none().then_some(file) }
+        Mapped { map, _file: file }
     }
 }
 

@@ -3,14 +3,13 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
 use crate::atomic_file::Scratch;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::map::map_file;
+use crate::map::map_open;
 
 /// Pieces smaller than this are gathered before they are written.
 const BUFFER: usize = 64 * 1024;
@@ -30,7 +29,8 @@ pub(crate) struct SpoolRange {
 /// An unnamed, append-only file.
 #[derive(Debug)]
 pub(crate) struct Spool {
-    file: File,
+    /// Open as long as something of it is mapped.
+    file: Arc<File>,
     /// Where the file is.
     scratch: Scratch,
     length: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Spool {
 impl Spool {
     /// An empty spool.
     pub(crate) fn new(scratch: &Scratch) -> Result<Spool> {
-        Ok(Spool { file: scratch.file()?, scratch: scratch.clone(), length: 0, map: Mutex::default() })
+        Ok(Spool { file: scratch.file()?.into(), scratch: scratch.clone(), length: 0, map: Mutex::default() })
     }
 
     /// Appends `bytes`. `what` says what they are, such as `the code of region 'byoc_main_json_0'`.
@@ -64,11 +64,7 @@ impl Spool {
         }
         let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         if range.end()? > map.len() as u64 {
-            match self.path().and_then(|path| map_file(&path).ok()) {
-                Some(grown) => *map = grown,
-                // Where open files have no path, the bytes are read into memory.
-                None => return self.read(range),
-            }
+            *map = map_open(self.file.clone(), &self.scratch.dir)?;
         }
         let (start, end) = (range.offset as usize, range.end()? as usize);
         if end > map.len() {
@@ -83,20 +79,9 @@ impl Spool {
         if range.len <= SMALL { self.read(range) } else { self.bytes(range) }
     }
 
-    /// A path by which this process can open the file again.
-    fn path(&self) -> Option<PathBuf> {
-        #[cfg(unix)]
-        {
-            use std::os::fd::AsRawFd;
-            Some(PathBuf::from(format!("/dev/fd/{}", self.file.as_raw_fd())))
-        }
-        #[cfg(not(unix))]
-        None
-    }
-
     fn read(&self, range: SpoolRange) -> Result<Bytes> {
         let mut bytes = Vec::with_capacity(range.len as usize);
-        let mut file = &self.file;
+        let mut file = &*self.file;
         let read = file.seek(SeekFrom::Start(range.offset)).and_then(|_| file.take(range.len).read_to_end(&mut bytes));
         match read {
             Ok(length) if length as u64 == range.len => Ok(Bytes::from(bytes)),
@@ -186,8 +171,9 @@ impl Piece {
 
     fn put(&mut self, spool: &mut Spool, bytes: &[u8]) -> io::Result<()> {
         if !bytes.is_empty() {
-            spool.file.seek(SeekFrom::Start(spool.length + self.written))?;
-            spool.file.write_all(bytes)?;
+            let mut file = &*spool.file;
+            file.seek(SeekFrom::Start(spool.length + self.written))?;
+            file.write_all(bytes)?;
             self.written += bytes.len() as u64;
         }
         Ok(())
@@ -224,6 +210,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::map::{map_file, origin};
 
     #[test]
     fn pieces_are_read_back_while_the_spool_grows() {
@@ -245,6 +232,19 @@ mod tests {
         }
         drop(spool);
         assert_eq!(kept[0].1, "first");
+    }
+
+    /// What opens a file next gets the lowest number that is free: that of a file that was closed.
+    #[test]
+    fn another_process_can_map_what_a_spool_has_left_behind() {
+        let mut spool = Spool::new(&Scratch::temporary()).expect("spool");
+        let range = spool.append("a piece", &vec![7u8; BUFFER]).expect("append");
+        let bytes = spool.bytes(range).expect("bytes");
+        drop(spool);
+        let others: Vec<_> = (0..8).map(|_| tempfile::tempfile().expect("file")).collect();
+        let found = origin(bytes.as_ptr()).expect("they are mapped");
+        assert_eq!((found.offset, map_file(&found.path).expect("it can be opened")), (0, bytes));
+        drop(others);
     }
 
     #[test]
@@ -279,8 +279,8 @@ mod tests {
         let mut spool = Spool::new(&Scratch::temporary()).expect("spool");
         // A file that was opened for reading only fails as a full disk does: in `write`.
         let dir = tempfile::NamedTempFile::new().expect("file");
-        spool.file = File::open(dir.path()).expect("open");
-        spool.scratch.dir = PathBuf::from("/out");
+        spool.file = File::open(dir.path()).expect("open").into();
+        spool.scratch.dir = "/out".into();
         let error = spool.append("the code of region 'r'", b"x").expect_err("not writable");
         assert_eq!(
             error.to_string(),

@@ -51,7 +51,7 @@ pub fn all_kernels(arch: Arch) -> Result<Vec<KernelSource>, Error> {
                 let gemm = gemm(dtype, at);
                 let own = self::tiles(&gemm, arch);
                 let tile = own[at % own.len()];
-                kernels.push(Recipe { places: places(&gemm), tile, gemm }.kernel(&format!("k{at}"), arch)?);
+                kernels.push(Recipe { places: places(&gemm), tile, gemm, rows: None }.kernel(&format!("k{at}"), arch)?);
             }
             Ok(KernelSource { source: source::source(name, &kernels), kernels })
         })
@@ -70,7 +70,7 @@ pub fn wgmma_kernels() -> Result<KernelSource, Error> {
     let kernel = |(at, (tile, order))| {
         let [x, w] = [Order::Rows, order].map(|order| Matrix { order, distance: 1024 });
         let gemm = Gemm { k: 1024, x, w, ..gemm(DType::F16, 0) };
-        Recipe { places: places(&gemm), tile, gemm }.kernel(&format!("k{at}"), arch)
+        Recipe { places: places(&gemm), tile, gemm, rows: None }.kernel(&format!("k{at}"), arch)
     };
     let kernels: Vec<_> = both.enumerate().map(kernel).collect::<Result<_, Error>>()?;
     Ok(KernelSource { source: source::source("wgmma", &kernels), kernels })

@@ -39,7 +39,7 @@ mod tests {
     use byoc_plugin_api::{Constants, DType, Options};
 
     use super::*;
-    use crate::{source, steps};
+    use crate::{source, step};
 
     #[test]
     fn attention_is_one_step() {
@@ -47,19 +47,19 @@ mod tests {
         let operands = ["q", "k", "v"].map(|_| net.input([1, 8, 64, 32]));
         let y = net.node("Attention", &operands, [1, 8, 64, 32], "");
         let region = net.with(&[y]).region;
-        let steps = steps::read(&region, &Options::default(), &|_| None).unwrap_or_else(|refusal| panic!("{refusal}"));
-        let [step] = &steps[..] else { panic!("{} steps", steps.len()) };
+        let step = step::read(&region, &Options::default(), &|_| None).unwrap_or_else(|refusal| panic!("{refusal}"));
         assert_eq!(
             (step.name().as_str(), step.uses()),
             ("attention_f16_8_32", vec![(0, Use::Host), (1, Use::Host), (2, Use::Host)])
         );
         let data = Constants::new(Vec::new());
         let arch = "sm_80".parse().expect("it is one");
-        let kernel = step.kernel("k0", arch, &mut Buffers::new(&region, &data)).expect("it is a kernel");
+        let kernels = step.kernels(arch, &mut Buffers::new(&region, &data)).expect("it has a kernel");
+        let [kernel] = &kernels[..] else { panic!("{} kernels", kernels.len()) };
         let places = [BufferRef::Input(0), BufferRef::Input(1), BufferRef::Input(2), BufferRef::Output(0)];
         assert_eq!(kernel.launch.arguments, places.map(Argument::Pointer));
         // It has the prelude, and no headers of CUTLASS.
-        let source = source::source("attention", &[kernel]);
+        let source = source::source("attention", &kernels);
         assert!(source.text.starts_with(PRELUDE) && !source.needs.cutlass);
     }
 }

@@ -1,4 +1,4 @@
-//! Tuning candidates of a region: the same steps by kernels with other tiles, generated from the recipes in its code.
+//! Tuning candidates of a region: the same product by kernels with other tiles, generated from the recipes in its code.
 
 use byoc_nvidia::build::{self, Build};
 use byoc_nvidia::compile::Arch;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::codegen;
 use crate::product::Recipe;
-use crate::source::{self, Kernel};
+use crate::source;
 
 /// The number of other tiles for each architecture.
 const OTHERS: usize = 5;
@@ -23,24 +23,31 @@ pub(crate) fn candidates(code: &[u8], options: &Options) -> Result<Vec<Candidate
     for (at, variant) in program.variants.iter().enumerate().filter(|(at, _)| run.contains(at)) {
         let Some(recipes) = recipes(&program, &variant.arch)? else { return Ok(Vec::new()) };
         let arch: Arch = variant.arch.parse()?;
-        for number in 0..OTHERS {
-            let other: Vec<_> = recipes.iter().map(|recipe| recipe.others(arch).into_iter().nth(number)).collect();
-            // A step without another tile keeps its own.
-            if other.iter().all(Option::is_none) {
-                break;
-            }
-            let other: Vec<_> =
-                other.into_iter().zip(&recipes).map(|(other, own)| other.unwrap_or(own.clone())).collect();
-            all.push((at, arch, other));
-        }
+        all.extend(others(&recipes, arch).into_iter().map(|other| (at, arch, other)));
     }
     if all.is_empty() {
         return Ok(Vec::new());
     }
     let build = Build::new(options)?;
     let chosen = Candidate { name: own_name(&program)?, code: code.to_vec() };
-    let others = all.iter().map(|(at, arch, recipes)| other(&program, &cubins, *at, *arch, recipes, &build));
+    let others = all.iter().map(|(at, arch, recipe)| other(&program, &cubins, *at, *arch, recipe, &build));
     std::iter::once(Ok(chosen)).chain(others).collect()
+}
+
+/// The product by one other tile for all rows: what is measured is measured for some rows, and what is fastest there is taken
+/// for all. The next best for each range of rows come in turn.
+fn others(recipes: &[Recipe], arch: Arch) -> Vec<Recipe> {
+    let tiles: Vec<Vec<_>> = recipes.iter().map(|recipe| recipe.tiles(arch)).collect();
+    let longest = tiles.iter().map(Vec::len).max().unwrap_or(0);
+    let mut others: Vec<Recipe> = Vec::new();
+    for (place, (recipe, tiles)) in (0..longest).flat_map(|place| recipes.iter().zip(&tiles).map(move |of| (place, of)))
+    {
+        let Some(&tile) = tiles.get(place) else { continue };
+        if others.len() < OTHERS && recipes.iter().chain(&others).all(|known| known.tile != tile) {
+            others.push(Recipe { tile, rows: None, ..recipe.clone() });
+        }
+    }
+    others
 }
 
 /// The recipes of the kernels of an architecture, if all kernels have one.
@@ -70,17 +77,16 @@ fn name(arch: &str, recipes: &[Recipe]) -> String {
     format!("{arch} {}", recipes.iter().map(Recipe::name).collect::<Vec<_>>().join(" + "))
 }
 
-/// The program with other kernels for the architecture of the variant `at`.
+/// The program with another kernel for the architecture of the variant `at`.
 fn other(
     program: &Program,
     cubins: &Cubins<'_>,
     at: usize,
     arch: Arch,
-    recipes: &[Recipe],
+    recipe: &Recipe,
     build: &Build,
 ) -> Result<Candidate, Error> {
-    let kernel = |(number, recipe): (usize, &Recipe)| recipe.kernel(&format!("k{number}"), arch);
-    let kernels: Vec<Kernel> = recipes.iter().enumerate().map(kernel).collect::<Result<_, _>>()?;
+    let kernels = [recipe.kernel("k0", arch)?];
     let cubin = build.cubin(&source::source(&program.title, &kernels), arch)?;
     let mut program = program.clone();
     let mut bytes = (0..cubins.len()).map(|number| cubins.get(number)).collect::<Result<Vec<_>, Error>>()?;
@@ -88,9 +94,8 @@ fn other(
     // Generated code has one cubin for each variant.
     let Some(place) = bytes.get_mut(at) else { return Err(Error::new("a variant without a cubin")) };
     let mut variant = codegen::variant(&kernels, arch, &cubin, at, scratch)?;
-    for (launch, own) in variant.launches.iter_mut().zip(launches) {
-        launch.nodes = own.nodes;
-    }
+    let nodes = launches.into_iter().next().map(|launch| launch.nodes).unwrap_or_default();
+    variant.launches.iter_mut().for_each(|launch| launch.nodes.clone_from(&nodes));
     program.variants[at] = variant;
     *place = cubin.bytes;
     if let Some(recipe) = program.recipe.as_mut().and_then(|recipe| recipe.get_mut(arch.to_string())) {
@@ -98,5 +103,5 @@ fn other(
     }
     let mut code = Vec::new();
     program.write(&bytes.iter().map(Vec::as_slice).collect::<Vec<_>>(), &mut code)?;
-    Ok(Candidate { name: name(&arch.to_string(), recipes), code })
+    Ok(Candidate { name: name(&arch.to_string(), std::slice::from_ref(recipe)), code })
 }

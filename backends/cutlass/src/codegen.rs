@@ -12,34 +12,34 @@ use crate::buffers::{self, Buffers, Use};
 use crate::conv;
 use crate::math;
 use crate::source::{self, Kernel};
-use crate::steps::{self, Step};
+use crate::step;
 
 pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
     let Job { region, constants: data, options, .. } = *job;
     if conv::is_one(region) {
         return conv::codegen(job, math::tf32(options), &Build::new(options)?, code);
     }
-    let steps = steps::read(region, options, &buffers::strides(region, data));
-    let steps = steps.map_err(|refusal| Error::new(refusal.to_string()))?;
+    let step = step::read(region, options, &buffers::strides(region, data));
+    let step = step.map_err(|refusal| Error::new(refusal.to_string()))?;
     let build = Build::new(options)?;
-    let name = steps.iter().map(Step::name).collect::<Vec<_>>().join("_");
+    let name = step.name();
     let mut program = Program {
         title: name.clone(),
         inputs: program::tensors(region, &region.inputs),
         outputs: program::tensors(region, &region.outputs),
-        limits: steps.iter().flat_map(Step::limits).collect(),
+        limits: step.limits(),
         ..Program::default()
     };
     let (mut cubins, mut recipes) = (Vec::new(), serde_json::Map::new());
     for (done, &arch) in build.arches().iter().enumerate() {
         job.progress(done, build.arches().len(), format!("{name} for {arch}"));
         let mut memory = Buffers::new(region, data);
-        let kernels = kernels(&steps, arch, &mut memory)?;
+        let kernels = step.kernels(arch, &mut memory)?;
         let cubin = build.cubin(&source::source(&name, &kernels), arch)?;
         let (constants, scratch) = memory.take();
         program.constants = same(&program.constants, constants)?;
         let mut variant = variant(&kernels, arch, &cubin, cubins.len(), scratch)?;
-        if let [launch] = variant.launches.as_mut_slice() {
+        for launch in &mut variant.launches {
             launch.nodes = (0..region.nodes.len()).collect();
         }
         program.variants.push(variant);
@@ -49,16 +49,9 @@ pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, 
     program.recipe = Some(recipes.into());
     program.write(&cubins.iter().map(Vec::as_slice).collect::<Vec<_>>(), code)?;
     let used = |wanted: Use| -> Vec<usize> {
-        let uses = steps.iter().flat_map(Step::uses);
-        uses.filter(|&(_, used)| used == wanted).map(|(value, _)| value).collect()
+        step.uses().into_iter().filter(|&(_, used)| used == wanted).map(|(value, _)| value).collect()
     };
     Generated::learnt(&Learnt::of(region, &used(Use::Host), &used(Use::Embedded)))
-}
-
-/// The kernels of all steps.
-fn kernels(steps: &[Step], arch: Arch, memory: &mut Buffers<'_>) -> Result<Vec<Kernel>, Error> {
-    let kernel = |(at, step): (usize, &Step)| step.kernel(&format!("k{at}"), arch, memory);
-    steps.iter().enumerate().map(kernel).collect()
 }
 
 /// The launches for an architecture, from the cubin of that index.

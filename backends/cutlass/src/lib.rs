@@ -13,7 +13,7 @@ mod patterns;
 mod product;
 mod runtime;
 mod source;
-mod steps;
+mod step;
 
 use std::io::Write;
 

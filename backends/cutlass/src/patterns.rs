@@ -4,7 +4,7 @@ use byoc_nvidia::attention;
 use byoc_nvidia::match_product;
 use byoc_plugin_api::{Options, Pattern, Refusal, Region};
 
-use crate::{conv, math, product, steps};
+use crate::{conv, math, product, step};
 
 /// Attention, then convolutions and products, the longest of each first.
 pub(crate) fn patterns() -> Vec<Pattern> {
@@ -17,5 +17,5 @@ pub(crate) fn check(candidate: &Region, options: &Options) -> Result<(), Refusal
     if conv::is_one(candidate) {
         return conv::check(candidate, math::tf32(options));
     }
-    steps::read(candidate, options, &|_| None).map(drop)
+    step::read(candidate, options, &|_| None).map(drop)
 }

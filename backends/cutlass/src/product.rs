@@ -11,11 +11,11 @@ use byoc_dim::Expr;
 use byoc_nvidia::compile::{Arch, Needs};
 use byoc_nvidia::match_product::{self, Erf, MatchedProduct, Supported};
 use byoc_nvidia::product::Product as FusedProduct;
-use byoc_nvidia::program::{Argument, BufferRef, Launch, Limit};
+use byoc_nvidia::program::{Argument, BufferRef, Launch, Limit, SizeRange};
 use byoc_plugin_api::{DType, Dim, Error, Options, Refusal, RefusalCode, Region};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::choice::{By, Tile, candidates};
+pub(crate) use self::choice::{By, Rows, Tile, candidates};
 pub(crate) use self::gemm::{Batch, Gemm, Matrix, Order};
 use crate::buffers::{Buffers, Strides, Use};
 use crate::math;
@@ -51,6 +51,9 @@ pub(crate) struct Recipe {
     pub(crate) tile: Tile,
     /// The buffers of x, w, the bias and c if there are any, and y.
     pub(crate) places: Vec<BufferRef>,
+    /// The rows that it is for, if kernels of other tiles are for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rows: Option<Rows>,
 }
 
 impl Recipe {
@@ -91,15 +94,16 @@ impl Product {
         if m.fixed().is_none() { vec![limit()] } else { Vec::new() }
     }
 
-    /// The tile for an architecture: the fastest by estimate, or the one that the user names.
-    fn chosen(&self, arch: Arch) -> Result<Tile, Error> {
+    /// The tiles for an architecture: the fastest by estimate, each for its rows, or the one that the user names.
+    fn chosen(&self, arch: Arch) -> Result<Vec<(Option<Rows>, Tile)>, Error> {
+        let Some(name) = &self.tile else { return Ok(choice::by_rows(&self.gemm, arch)) };
         let candidates = choice::candidates(&self.gemm, arch);
-        let Some(name) = &self.tile else { return Ok(candidates[0]) };
-        candidates.iter().copied().find(|tile| tile.name() == *name).ok_or_else(|| {
+        let found = candidates.iter().find(|tile| tile.name() == *name).ok_or_else(|| {
             let names: Vec<_> = candidates.iter().map(|tile| tile.name()).collect();
             let error = Error::new(format!("{} has no tile '{name}' for {arch}", self.name()));
             error.hint(format!("Its tiles are {}", names.join(", ")))
-        })
+        })?;
+        Ok(vec![(None, *found)])
     }
 
     /// The uses of constants: operands are read in place.
@@ -115,33 +119,44 @@ impl Product {
         format!("product_{}_{}_{}", self.gemm.dtype, self.gemm.n, self.gemm.k)
     }
 
-    /// The kernel for an architecture.
-    pub(crate) fn kernel(&self, symbol: &str, arch: Arch, memory: &mut Buffers<'_>) -> Result<Kernel, Error> {
+    /// The kernels for an architecture, of which a run launches the one for its rows.
+    pub(crate) fn kernels(&self, arch: Arch, memory: &mut Buffers<'_>) -> Result<Vec<Kernel>, Error> {
         let mut pointers = vec![memory.operand(self.fused.x.from)?, memory.operand(self.fused.w.from)?];
         for value in [self.fused.bias, self.fused.c.as_ref().map(|c| c.from)].into_iter().flatten() {
             pointers.push(memory.operand(value)?);
         }
         pointers.push(memory.place(self.output)?);
-        let tile = self.chosen(arch)?;
-        Recipe { gemm: self.gemm.clone(), tile, places: pointers }.kernel(symbol, arch)
+        let recipe = |(rows, tile)| Recipe { gemm: self.gemm.clone(), tile, places: pointers.clone(), rows };
+        let recipes = self.chosen(arch)?.into_iter().map(recipe).enumerate();
+        recipes.map(|(at, recipe)| recipe.kernel(&format!("k{at}"), arch)).collect()
     }
 }
 
 impl Recipe {
     /// Its name among the recipes of the same product.
     pub(crate) fn name(&self) -> String {
-        self.tile.name()
+        let tile = self.tile.name();
+        match self.rows {
+            None => tile,
+            Some(Rows { least: 0, most, .. }) => format!("{tile} for up to {most} rows"),
+            Some(Rows { least, most: u64::MAX, .. }) => format!("{tile} for {least} rows and more"),
+            Some(Rows { least, most, .. }) => format!("{tile} for {least} to {most} rows"),
+        }
     }
 
-    /// The same product with other tiles, the fastest by estimate first.
-    pub(crate) fn others(&self, arch: Arch) -> Vec<Recipe> {
-        let others = choice::candidates(&self.gemm, arch).into_iter().filter(|tile| *tile != self.tile);
-        others.map(|tile| Recipe { tile, ..self.clone() }).collect()
+    /// All tiles for the product, the fastest for its rows by estimate first.
+    pub(crate) fn tiles(&self, arch: Arch) -> Vec<Tile> {
+        match self.rows {
+            Some(rows) => choice::candidates_for(&self.gemm, arch, rows.likely),
+            None => choice::candidates(&self.gemm, arch),
+        }
     }
 
     /// The kernel.
     pub(crate) fn kernel(&self, symbol: &str, arch: Arch) -> Result<Kernel, Error> {
-        let kernel = kernel(symbol, &self.gemm, self.tile, arch, &self.places)?;
+        let mut kernel = kernel(symbol, &self.gemm, self.tile, arch, &self.places)?;
+        let range = |Rows { least, most, .. }| SizeRange { of: self.gemm.m.clone(), least, most };
+        kernel.launch.only = self.rows.map(range);
         Ok(Kernel { recipe: serde_json::to_value(self)?, ..kernel })
     }
 }
@@ -178,6 +193,7 @@ fn kernel(symbol: &str, gemm: &Gemm, tile: Tile, arch: Arch, places: &[BufferRef
         shared: 0,
         arguments,
         nodes: Vec::new(),
+        only: None,
     };
     let launch_info = Some(vec![tile.m, tile.n, tile.k]);
     let needs = Needs { cutlass: true, ..Needs::default() };

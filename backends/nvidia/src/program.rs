@@ -108,6 +108,21 @@ pub struct Launch {
     /// The nodes that it computes, in full or in part: their positions in the region, since regions share code. For profiles only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<usize>,
+    /// The sizes for which it is launched, if others do the same work for other sizes. Who does not know of it launches all of
+    /// them, which is slower and as right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<SizeRange>,
+}
+
+/// A range of a size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SizeRange {
+    /// The size.
+    pub of: Dim,
+    /// The least of the range.
+    pub least: u64,
+    /// The greatest.
+    pub most: u64,
 }
 
 /// An argument of a kernel.

@@ -54,7 +54,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     let steps = trial("a_profile_has_the_steps_of_regions_on_a_device", a_profile_has_the_steps_of_regions_on_a_device);
     let bias = trial("a_bias_after_folding", a_bias_after_folding);
     let part = trial("a_part_of_a_constant_at_any_offset", a_part_of_a_constant_at_any_offset);
-    wide.into_iter().chain(right).chain(narrow).chain(right_narrow).chain([bias, part, steps]).collect()
+    let ranges = trial("kernels_for_ranges_of_rows", kernels_for_ranges_of_rows);
+    wide.into_iter().chain(right).chain(narrow).chain(right_narrow).chain([bias, part, ranges, steps]).collect()
 }
 
 /// A weight that is some columns of a larger one, which begins at no multiple of 16 bytes: it is laid out anew for kernels that
@@ -166,6 +167,32 @@ fn on_the_host(folder: &Path, arguments: &[&str]) -> String {
     }
     command.env("BYOC_CUDA_PATH", with_cutlass()).env("STANDIN_CAPABILITY", "80");
     outcome(command.env("BYOC_CACHE_DIR", folder)).success().to_owned()
+}
+
+/// A product of rows that only a run tells has a kernel for each range of them, of which each run launches one.
+fn kernels_for_ranges_of_rows() -> Needed<()> {
+    let folder = Folder::empty();
+    let weights: Vec<f32> = (0..64 * 1024u32).map(|i| (i % 251) as f32 / 2048.0).collect();
+    let model = Model::default()
+        .input("x", Type::Float16, &[-1, 64])
+        .weight("w32", &[64, 1024], &weights)
+        .cast("w32", Type::Float16, "w")
+        .node("MatMul", &["x", "w"], &["y"])
+        .output("y", Type::Float16, &[-1, 1024]);
+    folder.write("model.onnx", model.finish());
+    let path = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();
+    let (model, artifact) = (path("model.onnx"), compiled_on_the_host(folder.path(), &path("model.onnx"), &[]));
+    for (rows, kernel) in [(1, "k0"), (256, "k0"), (257, "k1"), (2049, "k1")] {
+        let shape = format!("x:{rows}x64");
+        let profile = ["run", &artifact, "--fill", "random", "--shape", &shape, "--profile", "--json"];
+        let report: Value = serde_json::from_str(&on_the_host(folder.path(), &profile)).expect("JSON");
+        let steps = report["regions"][0]["steps"].as_array().expect("steps");
+        let launched: Vec<_> = steps.iter().map(|step| step["kernel"].as_str().expect("a name")).collect();
+        assert_eq!(launched, [kernel], "{rows} rows");
+        let expected = ["--model", &model, "--shape", &shape, "--atol", "1e-2", "--rtol", "1e-2"];
+        on_the_host(folder.path(), &[&["verify", &artifact][..], &expected].concat());
+    }
+    Ok(())
 }
 
 /// A profile has the launches of each region with the nodes that they compute, whichever backend it is of, and a trace has them

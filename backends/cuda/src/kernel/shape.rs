@@ -372,6 +372,7 @@ impl<'a> Job<'a> {
             shared: 0,
             arguments,
             nodes: Vec::new(),
+            only: None,
         };
         Ok(Kernel { text, launch, written: writer.written, touched: writer.touched })
     }

@@ -164,6 +164,7 @@ pub(crate) fn generate(spec: &ConvSpec, name: &str, at: &[BufferRef]) -> Generat
         shared: 0,
         arguments,
         nodes: Vec::new(),
+        only: None,
     };
     GeneratedKernel { text, launch }
 }

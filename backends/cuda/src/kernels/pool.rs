@@ -94,6 +94,7 @@ pub(crate) fn generate(spec: &PoolSpec, name: &str, at: &[BufferRef]) -> Generat
         shared: 0,
         arguments,
         nodes: Vec::new(),
+        only: None,
     };
     GeneratedKernel { text, launch }
 }

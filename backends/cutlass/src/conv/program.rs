@@ -208,6 +208,7 @@ impl Drafting<'_> {
             shared: 0,
             arguments: arguments.collect(),
             nodes: Vec::new(),
+            only: None,
         });
     }
 
@@ -255,6 +256,7 @@ impl Drafting<'_> {
             shared: 0,
             arguments,
             nodes: Vec::new(),
+            only: None,
         });
         Ok(())
     }

@@ -111,6 +111,70 @@ fn small_products_get_small_tiles() {
     assert_eq!(best(1024, 3072, "sm_90a"), (128, 192));
 }
 
+/// Rows that only a run tells have a tile for each range of them, which together are all rows.
+#[test]
+fn ranges_of_rows() {
+    let tiles = |n: usize, k: usize, on: &str| -> Vec<(u64, u64, String)> {
+        let gemm = Gemm { m: symbol("rows"), n, k, ..plain() };
+        let of = |(rows, tile): (Option<Rows>, Tile)| {
+            rows.map_or((0, u64::MAX, tile.name()), |rows| (rows.least, rows.most, tile.name()))
+        };
+        choice::by_rows(&gemm, arch(on)).into_iter().map(of).collect()
+    };
+    let named = |list: &[(u64, u64, &str)]| -> Vec<(u64, u64, String)> {
+        list.iter().map(|&(least, most, name)| (least, most, name.to_owned())).collect()
+    };
+    let three = [
+        (0, 256, "64x64x64_8 wgmma split-2"),
+        (257, 2048, "64x128x64_8 wgmma"),
+        (2049, u64::MAX, "128x256x64_4 wgmma"),
+    ];
+    assert_eq!(tiles(1024, 1024, "sm_90a"), named(&three));
+    // Neighbours with one tile are one range, and if that is all, there is none.
+    let two = [(0, 256, "32x64x64_5 mma"), (257, u64::MAX, "128x128x32_4 mma")];
+    assert_eq!(tiles(1024, 1024, "sm_80"), named(&two));
+    let gemm = Gemm { m: symbol("rows"), n: 30528, ..plain() };
+    assert_eq!(choice::by_rows(&gemm, arch("sm_90a")), [(None, best(&gemm, arch("sm_90a")))]);
+    for (n, k) in [(64, 64), (768, 768), (3072, 768), (30528, 768), (8, 8192), (16384, 16384)] {
+        for on in ["sm_80", "sm_90a"] {
+            let found = tiles(n, k, on);
+            assert_eq!((found[0].0, found[found.len() - 1].1), (0, u64::MAX), "{found:?}");
+            assert!(found.windows(2).all(|pair| pair[0].1 + 1 == pair[1].0 && pair[0].2 != pair[1].2), "{found:?}");
+        }
+    }
+    // Known rows have one.
+    assert_eq!(choice::by_rows(&plain(), arch("sm_80")), [(None, best(&plain(), arch("sm_80")))]);
+}
+
+/// What ranges are worth by the costs that tiles are chosen by: the time of the tile that is taken over that of the best one for
+/// the rows, as a geometric mean and at most, for ranges and for the one tile of a likely number of rows.
+#[test]
+fn ranges_are_near_the_best_tile() {
+    let sizes = [(768, 768), (2304, 768), (3072, 768), (768, 3072), (30528, 768), (512, 512), (2048, 512)];
+    let sizes = sizes.into_iter().chain([(1024, 1024), (4096, 1024), (1024, 4096), (4096, 4096)]);
+    let products: Vec<_> = sizes.map(|(n, k)| Gemm { m: symbol("rows"), n, k, ..plain() }).collect();
+    let counts = [1, 2, 4, 7, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 1024, 1280, 1536];
+    let counts: Vec<usize> = counts.into_iter().chain([2048, 2560, 3072, 4096, 6144, 8192, 12288, 16384]).collect();
+    let worth = |on: &str, taken: &dyn Fn(&Gemm, usize) -> Tile| -> [f64; 2] {
+        let time = |gemm: &Gemm, rows: usize, tile: Tile| choice::cost_of(gemm, rows, arch(on), tile) as f64;
+        let pairs = products.iter().flat_map(|gemm| counts.iter().map(move |&rows| (gemm, rows)));
+        let ratio = |(gemm, rows)| {
+            let best = choice::candidates_for(gemm, arch(on), rows)[0];
+            time(gemm, rows, taken(gemm, rows)) / time(gemm, rows, best)
+        };
+        let all: Vec<f64> = pairs.map(ratio).collect();
+        let mean = (all.iter().map(|ratio| ratio.ln()).sum::<f64>() / all.len() as f64).exp();
+        [mean, all.into_iter().fold(1.0, f64::max)].map(|ratio| (ratio * 100.0).round() / 100.0)
+    };
+    for (on, ranges, one) in [("sm_90a", [1.1, 1.85], [1.46, 4.1]), ("sm_80", [1.18, 2.64], [1.71, 6.4])] {
+        let in_range = |gemm: &Gemm, count: usize| {
+            let is_in = |rows: Option<Rows>| rows.is_none_or(|rows| (rows.least..=rows.most).contains(&(count as u64)));
+            choice::by_rows(gemm, arch(on)).into_iter().find(|&(rows, _)| is_in(rows)).expect("all are in one").1
+        };
+        assert_eq!((worth(on, &in_range), worth(on, &|gemm, _| best(gemm, arch(on)))), (ranges, one), "{on}");
+    }
+}
+
 /// A multiprocessor of sm_90a has one block, which goes from tile to tile.
 #[test]
 fn blocks_that_stay() {

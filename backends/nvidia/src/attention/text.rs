@@ -43,6 +43,7 @@ pub fn generate(spec: &Spec, name: &str, at: &[BufferRef]) -> Result<GeneratedKe
         shared: tiles.shared,
         arguments,
         nodes: Vec::new(),
+        only: None,
     };
     let body = if spec.dtype == DType::F32 { include_str!("plain.cuh") } else { include_str!("tensor.cuh") };
     let mut text = format!("namespace {name}_parts {{\n\n");

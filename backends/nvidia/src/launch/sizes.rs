@@ -7,7 +7,7 @@ use byoc_dim::{self as dim, DimError};
 use byoc_dim::{Lifetime, plan_arena};
 use byoc_plugin_api::{DEVICE_ALIGNMENT, DType, DeviceTensor, Dim, Error};
 
-use crate::program::{Argument, BufferRef, Launch, Limit, Program, Tensor, Variant};
+use crate::program::{Argument, BufferRef, Launch, Limit, Program, SizeRange, Tensor, Variant};
 
 /// The most blocks along x, and along y and z.
 const MOST_BLOCKS: [u64; 3] = [i32::MAX as u64, 65535, 65535];
@@ -183,8 +183,13 @@ fn lay_out(variant: &Variant, symbols: &Symbols) -> Result<(Vec<u64>, u64), Erro
     Ok((plan.offsets.iter().map(|&offset| offset as u64).collect(), plan.size as u64))
 }
 
-/// The grid; `None` if it is empty.
+/// The grid; `None` if it is empty, or if the launch is for other sizes.
 fn grid(launch: &Launch, multiprocessors: u32, symbols: &Symbols) -> Result<Option<[u32; 3]>, Error> {
+    if let Some(SizeRange { of, least, most }) = &launch.only
+        && !(*least..=*most).contains(&size(of, symbols)?)
+    {
+        return Ok(None);
+    }
     let [x, y, z] = &launch.grid;
     let mut blocks = [size(x, symbols)?, size(y, symbols)?, size(z, symbols)?];
     if launch.persistent {
@@ -233,16 +238,35 @@ mod tests {
         let launched = |persistent: bool, multiprocessors: u32| {
             let grid = [Dim::Symbolic("n".into()), Dim::Fixed(2), Dim::Fixed(1)];
             let (kernel, block, arguments) = ("k".into(), [8, 1, 1], Vec::new());
-            let nodes = Vec::new();
-            let launch =
-                Launch { cubin: 0, kernel, grid, persistent, waits: false, block, shared: 0, arguments, nodes };
+            let launch = Launch { kernel, grid, persistent, block, arguments, ..old() };
             grid_of(&launch, multiprocessors, 100)
         };
         assert_eq!(
             [launched(false, 78), launched(true, 78), launched(true, 132)],
             [[100, 2, 1], [78, 2, 1], [100, 2, 1]]
         );
-        assert_eq!(serde_json::from_str::<Launch>(OLD).map(|launch| launch.persistent).ok(), Some(false));
+        assert!(!old().persistent);
+    }
+
+    /// Of launches that do the same work, the one for the size.
+    #[test]
+    fn launches_for_some_sizes() {
+        let of = || Dim::Symbolic("2*n".into());
+        let only = |least: u64, most: u64| Launch { only: Some(SizeRange { of: of(), least, most }), ..old() };
+        let launches = [only(0, 256), only(257, 2048), only(2049, u64::MAX), old()];
+        let launched = |n: usize| {
+            let symbols = Symbols::from([("n".to_owned(), n)]);
+            launches.each_ref().map(|launch| grid(launch, 78, &symbols).expect("it is a grid").is_some())
+        };
+        assert_eq!(launched(1), [true, false, false, true]);
+        assert_eq!(launched(128), [true, false, false, true]);
+        assert_eq!(launched(129), [false, true, false, true]);
+        assert_eq!(launched(1024), [false, true, false, true]);
+        assert_eq!(launched(1025), [false, false, true, true]);
+    }
+
+    fn old() -> Launch {
+        serde_json::from_str(OLD).expect("it is a launch")
     }
 
     /// A launch as it was written before there were persistent kernels.

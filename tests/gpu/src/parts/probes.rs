@@ -42,6 +42,7 @@ fn program(arch: &str, kernel: &str, threads: u32, arguments: Vec<Argument>, siz
         shared: 0,
         arguments,
         nodes: Vec::new(),
+        only: None,
     };
     Program {
         title: kernel.into(),

@@ -44,9 +44,14 @@ pub(crate) fn checks() {
     assert_eq!(arches, ["sm_80", "sm_90a"]);
     // The kernel is given the bias of f32 as it lies.
     assert_eq!((program.constants[1].id, program.constants[1].dtype), (net.region.constants[1].id, DType::F32));
-    let [launch] = &program.variants[0].launches[..] else { panic!("{program:?}") };
+    // One for each range of rows, which is all that they differ in.
+    let [launch, more @ ..] = &program.variants[0].launches[..] else { panic!("{program:?}") };
     let given = [BufferRef::Input(0), BufferRef::Constant(0), BufferRef::Constant(1), BufferRef::Output(0)];
     assert_eq!(launch.arguments[..4], given.map(Argument::Pointer));
+    assert!(!more.is_empty() && more.iter().all(|other| other.arguments == launch.arguments), "{program:?}");
+    let ranges = program.variants[0].launches.iter().map(|launch| launch.only.as_ref().expect("it is for some rows"));
+    let ends: Vec<_> = ranges.flat_map(|range| [range.least, range.most]).collect();
+    assert_eq!(ends, [0, 2048, 2049, u64::MAX]);
 
     let settings = [("arch", "sm_80"), ("math", "f32")];
     let code = self::code(&net, &settings);
@@ -55,7 +60,10 @@ pub(crate) fn checks() {
     assert_eq!(others.len(), 6);
     for other in &others {
         let (program, _) = Program::read(&other.code).expect("it is a program");
-        assert_eq!(program.variants[0].launches[0].arguments, launch.arguments, "{}", other.name);
+        let launches = &program.variants[0].launches;
+        assert!(launches.iter().all(|other| other.arguments == launch.arguments), "{}", other.name);
+        let for_all = launches.len() == 1 && launches[0].only.is_none();
+        assert_eq!(for_all, !other.name.contains(" rows"), "{}", other.name);
     }
 }
 

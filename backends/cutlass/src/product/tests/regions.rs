@@ -44,10 +44,12 @@ fn rows_that_are_known_late_have_a_limit() {
 fn a_tile_by_its_name() {
     let chosen = |name: &str| {
         let product = read(linear(DType::F16).0, "f32", &|_| None).expect("it is a product");
-        let tile = Product { tile: Some(name.into()), ..product }.chosen(arch("sm_80"));
-        tile.map(Tile::name).map_err(|error| (error.message, error.hint.unwrap_or_default()))
+        let tiles = Product { tile: Some(name.into()), ..product }.chosen(arch("sm_80"));
+        let named = |tiles: Vec<(Option<Rows>, Tile)>| tiles.iter().map(|(rows, tile)| (*rows, tile.name())).collect();
+        tiles.map(named).map_err(|error| (error.message, error.hint.unwrap_or_default()))
     };
-    assert_eq!(chosen("64x128x32_5 mma"), Ok("64x128x32_5 mma".into()));
+    // For all rows.
+    assert_eq!(chosen("64x128x32_5 mma"), Ok(vec![(None, "64x128x32_5 mma".into())]));
     // Of the other instruction, which this architecture does not have.
     let (message, hint) = chosen("64x64x64_12 wgmma").expect_err("it is refused");
     assert_eq!(message, "product_f16_32_64 has no tile '64x64x64_12 wgmma' for sm_80");
@@ -111,7 +113,8 @@ fn a_bias_of_f32_beside_f16() {
     assert!(product.uses().contains(&(bias, Use::Host)));
     let places = vec![BufferRef::Input(0), BufferRef::Constant(0), BufferRef::Constant(1), BufferRef::Output(0)];
     let tile = best(&product.gemm, arch("sm_80"));
-    let kernel = Recipe { gemm: product.gemm, tile, places }.kernel("k0", arch("sm_80")).expect("it is a kernel");
+    let kernel =
+        Recipe { gemm: product.gemm, tile, places, rows: None }.kernel("k0", arch("sm_80")).expect("it is a kernel");
     assert!(kernel.text.contains("float const *__restrict__ bias"), "{}", kernel.text);
 }
 

@@ -87,7 +87,8 @@ fn runs(gemm: &Gemm, tile: Tile, b: usize) {
     buffers.push(&y);
 
     let places = (0..buffers.len()).map(BufferRef::Input).collect();
-    let kernel = Recipe { gemm: gemm.clone(), tile, places }.kernel("k0", arch("sm_80")).expect("it is a kernel");
+    let kernel =
+        Recipe { gemm: gemm.clone(), tile, places, rows: None }.kernel("k0", arch("sm_80")).expect("it is a kernel");
     let param = |argument: &Argument| match argument {
         Argument::Pointer(BufferRef::Input(at)) => Param::Buffer(buffers[*at]),
         Argument::Size(dim) => Param::Size(size(dim) as i64),
@@ -235,5 +236,18 @@ extern \"C\" __global__ void k0(float const *tile, float const *bias, f16 const 
         let product = || 2.0 * tiles[row * 64 + column - n0] + biases[column] - cs[at];
         let expected = if column < n0 { 7.0 } else { product().max(0.0) };
         assert!((found - expected).abs() < 2e-3, "{found}, not {expected}, at {row} {column}");
+    }
+}
+
+/// Each range of rows at both its ends, as far as that is not too much.
+#[test]
+fn rows_that_a_run_tells() {
+    let gemm = Gemm { m: symbol("b"), ..small(DType::F16, 1, 72, 40) };
+    let ranges = choice::by_rows(&gemm, arch("sm_80"));
+    assert!(ranges.len() > 1, "{ranges:?}");
+    for (range, tile) in ranges {
+        let Rows { least, most, .. } = range.expect("there are several");
+        runs(&gemm, tile, least.max(1) as usize);
+        runs(&gemm, tile, most.min(2100) as usize);
     }
 }

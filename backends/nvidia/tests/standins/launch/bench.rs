@@ -57,6 +57,7 @@ pub(super) fn launch(kernel: &str, arguments: Vec<Argument>) -> Launch {
         shared: 0,
         arguments,
         nodes: Vec::new(),
+        only: None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Matches a region to steps, each of which becomes a launch. `check` needs the reason of a refusal; codegen and the
+//! What a region computes, if it is not a convolution. `check` needs the reason of a refusal; codegen and the
 //! constant_updater match what was accepted.
 
 use byoc_nvidia::compile::Arch;
@@ -10,7 +10,7 @@ use crate::buffers::{Buffers, Strides, Use};
 use crate::product::Product;
 use crate::source::Kernel;
 
-/// One step.
+/// A product or an attention, of which one launch does all.
 pub(crate) enum Step {
     /// `softmax(scale Q K' + mask) V`.
     Attention(attention::MatchedAttention),
@@ -18,12 +18,12 @@ pub(crate) enum Step {
     Product(Product),
 }
 
-/// The steps of a region, in the order in which they run.
-pub(crate) fn read(region: &Region, options: &Options, strides: &Strides<'_>) -> Result<Vec<Step>, Refusal> {
+/// The step of a region.
+pub(crate) fn read(region: &Region, options: &Options, strides: &Strides<'_>) -> Result<Step, Refusal> {
     if region.nodes.iter().any(|node| matches!(node.op.as_str(), "Attention" | "Softmax")) {
-        return Ok(vec![Step::Attention(attention::read(region)?)]);
+        return Ok(Step::Attention(attention::read(region)?));
     }
-    Ok(vec![Step::Product(Product::read(region, options, strides)?)])
+    Ok(Step::Product(Product::read(region, options, strides)?))
 }
 
 impl Step {
@@ -51,11 +51,11 @@ impl Step {
         }
     }
 
-    /// The kernel of that symbol for an architecture.
-    pub(crate) fn kernel(&self, symbol: &str, arch: Arch, memory: &mut Buffers<'_>) -> Result<Kernel, Error> {
+    /// The kernels for an architecture, of which a run launches one.
+    pub(crate) fn kernels(&self, arch: Arch, memory: &mut Buffers<'_>) -> Result<Vec<Kernel>, Error> {
         match self {
-            Step::Attention(matched) => attention::kernel(matched, symbol, memory),
-            Step::Product(product) => product.kernel(symbol, arch, memory),
+            Step::Attention(matched) => Ok(vec![attention::kernel(matched, "k0", memory)?]),
+            Step::Product(product) => product.kernels(arch, memory),
         }
     }
 }
