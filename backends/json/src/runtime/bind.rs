@@ -1,21 +1,26 @@
 //! Binds a program's constants: views of the mapped artifact where they can be used as they are, copies where not.
 
+use std::sync::Arc;
+
 use byoc_plugin_api::{BoundConstants, DType, Error, TensorView, bf16, f16, from_hex};
 
-use super::buffer::Buffer;
+use super::buffer::{self, ALIGNMENT, Buffer};
 use crate::constants::{Recipe, Values};
 use crate::kernels::Narrow;
-use crate::program::{Op, Program, Source, Value};
+use crate::program::{Constant, Op, Program, Source, Value};
 
 /// A constant, ready to be read.
 pub(super) enum Bound<'a> {
     /// Memory that the host keeps.
     View(TensorView<'a>),
-    /// A contiguous copy, or something computed at load.
+    /// A contiguous copy, or something computed at load. All of these are in one memory: small ones of their own would have
+    /// small pages, whose first use takes longer than the computation (`docs/decisions/0041-pages-of-a-first-run.md`).
     Owned {
-        /// The bytes.
-        buffer: Buffer,
-        /// How many of them count.
+        /// The memory.
+        memory: Arc<Buffer>,
+        /// Where it is there.
+        offset: usize,
+        /// How many bytes it is.
         bytes: usize,
     },
 }
@@ -24,7 +29,7 @@ impl Bound<'_> {
     pub(super) fn as_ptr(&self) -> *const u8 {
         match self {
             Bound::View(view) => view.as_ptr(),
-            Bound::Owned { buffer, .. } => buffer.as_bytes().as_ptr(),
+            Bound::Owned { memory, offset, .. } => memory.as_bytes()[*offset..].as_ptr(),
         }
     }
 
@@ -57,71 +62,141 @@ fn extent(view: &TensorView<'_>) -> usize {
 /// Every constant of the program, in its order.
 pub(super) fn bind<'a>(program: &Program, constants: &BoundConstants<'a>) -> Result<Vec<Bound<'a>>, Error> {
     let takes_strides = takes_strides(program);
-    let one = |constant: &crate::program::Constant| {
+    let find = |constant: &Constant| {
         let value = &program.values[constant.value];
-        let bound = match &constant.source {
-            Source::Host(id) => host(constants.host(*id)?, takes_strides[constant.value]),
-            Source::Inline { hex, .. } => inline(hex),
+        Found::of(constant, value, takes_strides[constant.value], constants)
+    };
+    let found: Vec<Found<'_>> = program.constants.iter().map(find).collect::<Result<_, Error>>()?;
+    let mut memory = Buffer::new(found.iter().try_fold(0usize, |sum, found| found.end(sum)).ok_or_else(too_large)?)?;
+    let mut rest = memory.as_mut_bytes();
+    for (constant, found) in program.constants.iter().zip(&found) {
+        let (to, after) = std::mem::take(&mut rest).split_at_mut(found.end(0).unwrap_or(0));
+        rest = after;
+        if let Found::Made(bytes) = *found {
+            make(constant, constants, &mut to[..bytes])?;
+        }
+    }
+    let (memory, mut offset) = (Arc::new(memory), 0);
+    let mut all = Vec::with_capacity(found.len());
+    for (constant, found) in program.constants.iter().zip(found) {
+        let end = found.end(offset).ok_or_else(too_large)?;
+        let bound = match found {
+            Found::There(view) => Bound::View(view),
+            Found::Made(bytes) => Bound::Owned { memory: memory.clone(), offset, bytes },
+        };
+        check(&program.values[constant.value], &bound, matches!(constant.source, Source::Derived { .. }))?;
+        all.push(bound);
+        offset = end;
+    }
+    Ok(all)
+}
+
+/// What a load has to do for a constant.
+enum Found<'a> {
+    /// Nothing.
+    There(TensorView<'a>),
+    /// It copies or computes so many bytes.
+    Made(usize),
+}
+
+impl<'a> Found<'a> {
+    fn of(constant: &Constant, value: &Value, strides: bool, constants: &BoundConstants<'a>) -> Result<Self, Error> {
+        Ok(match &constant.source {
+            Source::Host(id) => Found::or_copy(constants.host(*id)?, strides),
+            Source::Inline { hex, .. } => Found::Made(hex.len() / 2),
             Source::Derived { recipe, carrier: Some(id), stored } => {
                 let view = constants.packed(*id, recipe.layout())?;
-                if stored.is_some() { widened(&view) } else { host(view, false) }
+                match stored {
+                    Some(_) => Found::Made(view.len().checked_mul(size_of::<f32>()).ok_or_else(another)?),
+                    None => Found::or_copy(view, false),
+                }
             }
-            Source::Derived { recipe, carrier: None, stored: _ } => derive(recipe, value, constants),
-        }?;
-        check(value, &bound, matches!(constant.source, Source::Derived { .. }))?;
-        Ok(bound)
-    };
-    program.constants.iter().map(one).collect()
+            Source::Derived { recipe, carrier: None, stored: _ } => {
+                let len = recipe.len().ok_or_else(too_large)?;
+                let bytes = len.checked_mul(recipe.dtype().unpacked_bytes()).ok_or_else(too_large)?;
+                // Nothing that is larger than the value.
+                if Some(bytes) != bytes_of(value)? || value.dtype != recipe.dtype() {
+                    return Err(another());
+                }
+                Found::Made(bytes)
+            }
+        })
+    }
+
+    /// The view as it is where that is possible, else a copy.
+    fn or_copy(view: TensorView<'a>, strides: bool) -> Self {
+        let aligned = (view.as_ptr() as usize).is_multiple_of(view.dtype().unpacked_bytes());
+        let forward = view.strides().iter().all(|&stride| stride >= 0);
+        if aligned && (view.is_contiguous() || (strides && forward)) {
+            return Found::There(view);
+        }
+        Found::Made(view.byte_len())
+    }
+
+    /// Where the next one begins, if this one does there.
+    fn end(&self, start: usize) -> Option<usize> {
+        match self {
+            Found::There(_) => Some(start),
+            Found::Made(bytes) => start.checked_add(bytes.checked_next_multiple_of(ALIGNMENT)?),
+        }
+    }
+}
+
+/// Copies or computes a constant. The bytes are zero before, and as many as [`Found::of`] says.
+fn make(constant: &Constant, constants: &BoundConstants<'_>, to: &mut [u8]) -> Result<(), Error> {
+    match &constant.source {
+        Source::Host(id) => copy(&constants.host(*id)?, to),
+        Source::Inline { hex, .. } => {
+            let bytes = from_hex(hex).filter(|bytes| bytes.len() == to.len());
+            to.copy_from_slice(&bytes.ok_or_else(|| Error::new("damaged code: a constant is not hex text"))?);
+        }
+        Source::Derived { recipe, carrier: Some(id), stored } => {
+            let view = constants.packed(*id, recipe.layout())?;
+            match stored {
+                Some(_) => widen(&view, buffer::floats(to))?,
+                None => copy(&view, to),
+            }
+        }
+        Source::Derived { recipe, carrier: None, stored: _ } => derive(recipe, constants, to)?,
+    }
+    Ok(())
 }
 
 /// The elements of a constant of 16 bits as f32.
-fn widened<'a>(view: &TensorView<'a>) -> Result<Bound<'a>, Error> {
-    let bytes = view.len().checked_mul(4).ok_or_else(another)?;
-    let mut buffer = Buffer::new(bytes)?;
-    let values = &mut buffer.as_mut_f32()[..view.len()];
+fn widen(view: &TensorView<'_>, values: &mut [f32]) -> Result<(), Error> {
     match (view.as_slice::<f16>(), view.as_slice::<bf16>()) {
         (Some(elements), _) => f16::widen(elements, values),
         (_, Some(elements)) => bf16::widen(elements, values),
         _ => return Err(another()),
     }
-    Ok(Bound::Owned { buffer, bytes })
+    Ok(())
 }
 
-/// Computes what was not stored: nothing that is larger than the value.
-fn derive<'a>(recipe: &Recipe, value: &Value, constants: &BoundConstants<'a>) -> Result<Bound<'a>, Error> {
-    let too_large = || Error::new("damaged code: a constant is too large");
-    let len = recipe.len().ok_or_else(too_large)?;
-    let bytes = len.checked_mul(recipe.dtype().unpacked_bytes()).ok_or_else(too_large)?;
-    if Some(bytes) != bytes_of(value)? || value.dtype != recipe.dtype() {
-        return Err(another());
-    }
-    let mut buffer = Buffer::new(bytes)?;
+/// Computes what was not stored.
+fn derive(recipe: &Recipe, constants: &BoundConstants<'_>, to: &mut [u8]) -> Result<(), Error> {
     let view = |id| constants.host(id);
     match (recipe, recipe.dtype()) {
         (Recipe::Matrix { .. }, dtype) => {
-            let mut rest = &mut buffer.as_mut_bytes()[..bytes];
+            let mut rest = to;
             recipe.compute_matrix(&view, dtype, &mut |part| {
                 let (to, after) = std::mem::take(&mut rest).split_at_mut_checked(part.len()).ok_or_else(another)?;
                 to.copy_from_slice(part);
                 rest = after;
                 Ok(())
-            })?;
+            })
         }
-        (_, DType::I8) => recipe.compute(&view, Values::I8(&mut buffer.as_mut_i8()[..len]))?,
-        _ => recipe.compute(&view, Values::F32(&mut buffer.as_mut_f32()[..len]))?,
+        (_, DType::I8) => recipe.compute(&view, Values::I8(buffer::signed(to))),
+        _ => recipe.compute(&view, Values::F32(buffer::floats(to))),
     }
-    Ok(Bound::Owned { buffer, bytes })
 }
 
-fn inline<'a>(hex: &str) -> Result<Bound<'a>, Error> {
-    let bytes = from_hex(hex).ok_or_else(|| Error::new("damaged code: a constant is not hex text"))?;
-    owned(&bytes)
-}
-
-fn owned<'a>(bytes: &[u8]) -> Result<Bound<'a>, Error> {
-    let mut buffer = Buffer::new(bytes.len())?;
-    buffer.as_mut_bytes()[..bytes.len()].copy_from_slice(bytes);
-    Ok(Bound::Owned { buffer, bytes: bytes.len() })
+/// The elements, row-major.
+fn copy(view: &TensorView<'_>, mut to: &mut [u8]) {
+    view.for_each_element(|element| {
+        let (head, tail) = std::mem::take(&mut to).split_at_mut(element.len());
+        head.copy_from_slice(element);
+        to = tail;
+    });
 }
 
 /// For each value whether every reader of it takes it with any strides: as a matrix of a product.
@@ -135,24 +210,6 @@ fn takes_strides(program: &Program) -> Vec<bool> {
     takes
 }
 
-/// Uses the view as it is where that is possible, else copies the elements.
-fn host<'a>(view: TensorView<'a>, strides: bool) -> Result<Bound<'a>, Error> {
-    let aligned = (view.as_ptr() as usize).is_multiple_of(view.dtype().unpacked_bytes());
-    let forward = view.strides().iter().all(|&stride| stride >= 0);
-    if aligned && (view.is_contiguous() || (strides && forward)) {
-        return Ok(Bound::View(view));
-    }
-    let bytes = view.byte_len();
-    let mut buffer = Buffer::new(bytes)?;
-    let mut rest = buffer.as_mut_bytes();
-    view.for_each_element(|element| {
-        let (head, tail) = std::mem::take(&mut rest).split_at_mut(element.len());
-        head.copy_from_slice(element);
-        rest = tail;
-    });
-    Ok(Bound::Owned { buffer, bytes })
-}
-
 /// A constant must be what the program says. What was computed from others is stored without its shape.
 fn check(value: &Value, bound: &Bound<'_>, derived: bool) -> Result<(), Error> {
     let fits = match bound {
@@ -163,6 +220,10 @@ fn check(value: &Value, bound: &Bound<'_>, derived: bool) -> Result<(), Error> {
         Bound::Owned { bytes, .. } => Some(*bytes) == bytes_of(value)?,
     };
     if fits { Ok(()) } else { Err(another()) }
+}
+
+fn too_large() -> Error {
+    Error::new("damaged code: a constant is too large")
 }
 
 fn another() -> Error {

@@ -136,15 +136,23 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts_mut(self.start_mut(), self.len) }
     }
 
-    pub(super) fn as_mut_i8(&mut self) -> &mut [i8] {
-        // SAFETY: as above; every byte is such an integer.
-        unsafe { std::slice::from_raw_parts_mut(self.start_mut().cast(), self.len) }
-    }
-
     pub(super) fn as_mut_f32(&mut self) -> &mut [f32] {
         // SAFETY: as above; the start is aligned, the length a multiple of four, and every bit pattern is a number.
         unsafe { std::slice::from_raw_parts_mut(self.start_mut().cast(), self.len / 4) }
     }
+}
+
+/// Bytes as numbers: all of them where they begin as such.
+pub(super) fn floats(bytes: &mut [u8]) -> &mut [f32] {
+    // SAFETY: every bit pattern is a number.
+    let (_, floats, _) = unsafe { bytes.align_to_mut() };
+    floats
+}
+
+/// Bytes as integers.
+pub(super) fn signed(bytes: &mut [u8]) -> &mut [i8] {
+    // SAFETY: both types have one byte, and every bit pattern is an integer.
+    unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len()) }
 }
 
 /// Scratch as integers.

@@ -64,8 +64,9 @@ impl<'a> Shaped<'a> {
     fn view(&self) -> Result<TensorView<'_>, Error> {
         match self.bound {
             Bound::View(view) => Ok(*view),
-            Bound::Owned { buffer, bytes } => {
-                TensorView::from_bytes(&buffer.as_bytes()[..*bytes], self.dtype, &self.shape, &self.strides)
+            Bound::Owned { memory, offset, bytes } => {
+                let bytes = &memory.as_bytes()[*offset..][..*bytes];
+                TensorView::from_bytes(bytes, self.dtype, &self.shape, &self.strides)
             }
         }
     }
