@@ -112,37 +112,19 @@ impl Expr {
     }
 }
 
-impl ops::Add for Expr {
-    type Output = Expr;
+macro_rules! infix {
+    ($($operator:literal $name:ident $method:ident),*) => {
+        $(impl ops::$name for Expr {
+            type Output = Expr;
 
-    fn add(self, right: Expr) -> Expr {
-        Expr::infix("+", self, right)
-    }
+            fn $method(self, right: Expr) -> Expr {
+                Expr::infix($operator, self, right)
+            }
+        })*
+    };
 }
 
-impl ops::Sub for Expr {
-    type Output = Expr;
-
-    fn sub(self, right: Expr) -> Expr {
-        Expr::infix("-", self, right)
-    }
-}
-
-impl ops::Mul for Expr {
-    type Output = Expr;
-
-    fn mul(self, right: Expr) -> Expr {
-        Expr::infix("*", self, right)
-    }
-}
-
-impl ops::Div for Expr {
-    type Output = Expr;
-
-    fn div(self, right: Expr) -> Expr {
-        Expr::infix("/", self, right)
-    }
-}
+infix!("+" Add add, "-" Sub sub, "*" Mul mul, "/" Div div);
 
 impl ops::Neg for Expr {
     type Output = Expr;

@@ -185,20 +185,16 @@ impl Lowering<'_> {
             return Err(refused(RefusalCode::Attribute, format!("its size is {size}, but at most 31 is supported")));
         }
         let mut operands = vec![x];
-        let mut squares: Option<Expr> = None;
+        let mut squares = Vec::new();
         for offset in -(size - 1) / 2..=size / 2 {
             let mut before = vec![0; shape.len()];
             before[1] = -offset;
             let near = Def::Move(Move::Pad(before, crate::ir::Edge::Constant), vec![x]);
-            let near_x = || Expr::Operand(operands.len());
-            let square = near_x() * near_x();
-            squares = Some(match squares {
-                Some(sum) => sum + square,
-                None => square,
-            });
+            let index = operands.len();
             operands.push(if offset == 0 { x } else { self.push(dtype, shape.clone(), near) });
+            squares.push(Expr::Operand(index) * Expr::Operand(index));
         }
-        let squares = squares.unwrap_or_else(|| Expr::zero(dtype));
+        let squares = squares.into_iter().reduce(|sum, square| sum + square).unwrap_or_else(|| Expr::zero(dtype));
         let factor = Expr::number(f64::from(node.float("alpha", 1e-4)) / size as f64, dtype);
         let bias = Expr::number(node.float("bias", 1.0).into(), dtype);
         let beta = Expr::number(node.float("beta", 0.75).into(), dtype);
