@@ -14,7 +14,7 @@ pub(crate) use integer::{Combine, IntegerConv, IntegerGemm, IntegerPool, NBits};
 pub(crate) use op::{Attention, Conv, Gemm, GridSample, Op, Pool, Recurrent, Side};
 
 /// The version of the format. Code of another version is refused: there is no way to guess what it means.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// The code of a region.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,7 +86,7 @@ pub(crate) struct Step {
     /// The node it came from, for messages.
     pub(crate) name: String,
     /// What to compute.
-    #[serde(flatten)]
+    #[serde(rename = "call")]
     pub(crate) op: Op,
     /// Values read; their order depends on the kernel.
     pub(crate) inputs: Vec<Option<usize>>,

@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 mod arena;
 mod bounds;
@@ -19,13 +20,38 @@ pub use error::{DimError, DimErrorKind};
 
 /// One dimension: a number, or the text of a symbolic expression such as `"batch"` or `"batch*12"`, which is a number
 /// by the time `run` is called.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(untagged)]
 pub enum Dim {
     /// A size known when the model is compiled.
     Fixed(usize),
     /// A size known only when the model is run.
     Symbolic(String),
+}
+
+/// By hand: what serde derives for an untagged enum copies each number first, which is much of what loading a model takes.
+impl<'de> Deserialize<'de> for Dim {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        struct Either;
+
+        impl Visitor<'_> for Either {
+            type Value = Dim;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a size, or the text of an expression")
+            }
+
+            fn visit_u64<E: Error>(self, size: u64) -> std::result::Result<Dim, E> {
+                usize::try_from(size).map(Dim::Fixed).map_err(|_| E::invalid_value(Unexpected::Unsigned(size), &self))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> std::result::Result<Dim, E> {
+                Ok(Dim::Symbolic(text.to_owned()))
+            }
+        }
+
+        from.deserialize_any(Either)
+    }
 }
 
 impl Dim {

@@ -14,19 +14,21 @@ struct Found {
     conv: usize,
     image: usize,
     factors: usize,
+    /// Output channels of the convolution.
+    filters: usize,
 }
 
 pub(super) fn run(graph: &mut Graph<'_>) {
     let search = Search::new(graph);
     let all: Vec<Found> = (0..graph.steps.len()).filter_map(|index| find(&search, index)).collect();
-    for Found { scale, conv, image, factors } in all {
+    for Found { scale, conv, image, factors, filters: count } in all {
         let filters = graph.steps[conv].inputs[1];
         let shape = filters.map_or_else(Vec::new, |filters| graph.shape(filters).to_vec());
         let scaled = graph.add_value(DType::F32, shape, false);
         let name = graph.steps[scale].name.clone();
         // In the place of the product, where the factors are there already.
         let (inputs, outputs) = (vec![filters, Some(factors)], vec![Some(scaled)]);
-        graph.steps[scale] = Step { name, op: Op::ScaleFilters, inputs, outputs };
+        graph.steps[scale] = Step { name, op: Op::ScaleFilters { filters: count }, inputs, outputs };
         let inputs = &mut graph.steps[conv].inputs;
         (inputs[0], inputs[1]) = (Some(image), Some(scaled));
     }
@@ -54,5 +56,5 @@ fn find(search: &Search<'_, '_>, index: usize) -> Option<Found> {
     let one = Dim::Fixed(1);
     let each = graph.shape(factors) == [one.clone(), Dim::Fixed(channels), one.clone(), one];
     let fewer = product(&[height, width])? >= out && [height, width] != [1, 1];
-    (each && fewer && !graph.is_constant(factors)).then_some(Found { scale: index, conv, image, factors })
+    (each && fewer && !graph.is_constant(factors)).then_some(Found { scale: index, conv, image, factors, filters: out })
 }

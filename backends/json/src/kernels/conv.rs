@@ -18,6 +18,8 @@ mod tile;
 mod transposed;
 mod winograd;
 
+pub(super) use pack::Filters;
+
 use serde::{Deserialize, Serialize};
 
 use super::activation::Activation;
@@ -205,7 +207,7 @@ impl ConvKind {
     /// Names the layout of the packed weights, for artifacts; it changes whenever the bytes would.
     pub fn layout_tag(self) -> &'static str {
         match self {
-            ConvKind::Blocked | ConvKind::Winograd => "nchw16c/oihw16i16o/1",
+            ConvKind::Blocked | ConvKind::Winograd => "nchw16c/oihw16i16o/2",
             ConvKind::First => "nchw16c/ohwi16o/1",
             ConvKind::Depthwise => "nchw16c/chw16c/1",
             ConvKind::Plain => "oihw/1",

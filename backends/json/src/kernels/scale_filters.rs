@@ -1,31 +1,44 @@
 //! Packed filters of a 1x1 convolution times a factor for each input channel.
 
 use super::activation::parts_of;
+use super::conv::Filters;
 use super::isa::{Kernel, dispatch};
 use super::layout::BLOCK;
 use super::parallel::{SharedMut, Threads, part};
 use super::simd::V16;
 
-/// Whether so many values are filters for so many input channels, in the layout of [`super::ConvKind::Blocked`].
-pub(crate) fn fits(channels: usize, len: usize) -> bool {
-    channels > 0 && len.is_multiple_of(channels.div_ceil(BLOCK).saturating_mul(BLOCK * BLOCK))
+/// Whether so many values are filters for so many input and output channels, in the layout of [`super::ConvKind::Blocked`].
+pub(crate) fn fits([channels, filters]: [usize; 2], len: usize) -> bool {
+    channels > 0 && filters > 0 && Filters::pointwise(channels, filters).len() == Some(len)
 }
 
-/// `y` = `w` times the factor of the input channel; `w` is [output block][input block][16 in][16 out].
+/// `y` = `w` times the factor of the input channel; `w` is [output block][input channel][16 outputs], in longer rows at the end where the
+/// last block is not full.
 ///
 /// # Panics
 /// If the lengths are not as [`fits`] says.
-pub(crate) fn scale(threads: &Threads, w: &[f32], factors: &[f32], y: &mut [f32]) {
-    assert!(w.len() == y.len() && fits(factors.len(), w.len()));
-    let rows = w.len() / BLOCK;
-    let parts = parts_of(threads, w.len());
+pub(crate) fn scale(threads: &Threads, filters: usize, w: &[f32], factors: &[f32], y: &mut [f32]) {
+    let channels = factors.len();
+    assert!(w.len() == y.len() && fits([channels, filters], w.len()));
+    let layout = Filters::pointwise(channels, filters);
+    let full = layout.shared() * channels * BLOCK;
+    let (y, rest) = y.split_at_mut(full);
+    let parts = parts_of(threads, full);
     let out = SharedMut::new(y);
     threads.parallel_for(parts, |i| {
-        let rows = part(rows, parts, i);
+        let rows = part(full / BLOCK, parts, i);
         // SAFETY: tasks have rows of their own.
         let y = unsafe { out.slice(rows.start * BLOCK, rows.len() * BLOCK) };
         dispatch(threads.isa(), Rows { w: &w[rows.start * BLOCK..][..y.len()], factors, first: rows.start, y });
     });
+    // The longer rows of the last blocks, and what is behind them.
+    let row = layout.row(layout.shared());
+    let (rows, behind) = rest.split_at_mut(channels * row);
+    let longer = rows.chunks_exact_mut(row.max(1)).zip(w[full..].chunks_exact(row.max(1)));
+    for ((y, w), factor) in longer.zip(factors) {
+        y.iter_mut().zip(w).for_each(|(y, w)| *y = w * factor);
+    }
+    behind.fill(0.0);
 }
 
 /// Some rows of 16 output channels.
@@ -42,14 +55,11 @@ impl Kernel for Rows<'_> {
 
     #[inline(always)]
     unsafe fn run<V: V16>(self) {
-        let period = self.factors.len().next_multiple_of(BLOCK);
-        let mut channel = self.first % period;
+        let mut channel = self.first % self.factors.len();
         for (w, y) in self.w.chunks_exact(BLOCK).zip(self.y.chunks_exact_mut(BLOCK)) {
-            // What fills the last block up is zero.
-            let factor = self.factors.get(channel).copied().unwrap_or(0.0);
             // SAFETY: `dispatch` checked the features; both have 16 values.
-            unsafe { V::load(w.as_ptr()).mul(V::splat(factor)).store(y.as_mut_ptr()) };
-            channel = if channel + 1 == period { 0 } else { channel + 1 };
+            unsafe { V::load(w.as_ptr()).mul(V::splat(self.factors[channel])).store(y.as_mut_ptr()) };
+            channel = if channel + 1 == self.factors.len() { 0 } else { channel + 1 };
         }
     }
 }

@@ -75,7 +75,7 @@ impl Op {
         match self {
             // What reads attributes checks them itself, with safe arithmetic.
             Op::Reference { op: _, attributes: _ } | Op::Resize { attributes: _ } => Ok(()),
-            Op::View | Op::Convert | Op::ScaleFilters | Op::Expand | Op::Choose => Ok(()),
+            Op::View | Op::Convert | Op::Expand | Op::Choose => Ok(()),
             Op::ToBlocked | Op::FromBlocked => Ok(()),
             Op::GridSample(GridSample { sampling: _, beyond: _, align_corners: _ }) => Ok(()),
             Op::TopK { smallest: _ } => Ok(()),
@@ -102,6 +102,7 @@ impl Op {
                 window(kernel, strides, dilations)?;
                 range("a padding", pads, 0, MAX_WINDOW)
             }
+            Op::ScaleFilters { filters } => range("the number of filters", &[*filters], 1, MAX_SIZE),
             Op::Conv(conv) => conv.check(),
             Op::Gemm(gemm) => gemm.check(),
             Op::Pool(pool) => pool.check(),

@@ -10,7 +10,7 @@ use crate::kernels::{Activation, Beyond, Binary, Cell, ConvKind, ConvParams, Mat
 
 /// A kernel and its parameters, as far as they do not follow from shapes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "call", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Op {
     /// An ONNX operator by its reference kernel.
     Reference {
@@ -131,7 +131,10 @@ pub(crate) enum Op {
     /// The same elements in another type: f32, or one of 16 bits.
     Convert,
     /// Filters for [`ConvKind::Blocked`] with windows of one pixel, times a factor for each input channel; inputs: filters, factors.
-    ScaleFilters,
+    ScaleFilters {
+        /// How many filters: output channels.
+        filters: usize,
+    },
     /// Broadcast to the shape of the output.
     Expand,
     /// `condition ? a : b`, broadcast; inputs: condition, a, b.
@@ -199,7 +202,7 @@ impl Op {
             Op::Unary { .. } | Op::Binary { .. } | Op::Concat { .. } | Op::ToBlocked | Op::FromBlocked => true,
             Op::Reference { .. } | Op::Gemm(_) | Op::Softmax { .. } | Op::LayerNorm { .. } | Op::Reduce { .. } => false,
             Op::Attention(_) | Op::Transpose { .. } | Op::Split { .. } | Op::Slice { .. } => false,
-            Op::Gather { .. } | Op::Columns { .. } | Op::Convert | Op::ScaleFilters => false,
+            Op::Gather { .. } | Op::Columns { .. } | Op::Convert | Op::ScaleFilters { .. } => false,
             Op::Expand | Op::Recurrent(_) => false,
             Op::Choose
             | Op::Scatter { .. }

@@ -149,7 +149,7 @@ fn set_up(signature: &Signature<'_>) -> Result<Ready, Error> {
         Op::Slice { starts, steps } => movement::slice(signature, starts, steps),
         Op::Columns { packed } => columns::columns(signature, packed),
         Op::Convert => convert::convert(signature),
-        Op::ScaleFilters => scale_filters::scale(signature),
+        Op::ScaleFilters { filters } => scale_filters::scale(signature, *filters),
         Op::Gather { axis } => movement::gather(signature, *axis),
         Op::Expand => movement::expand(signature),
         Op::Choose => places::choose(signature),

@@ -59,6 +59,8 @@ fn kernel(step: &Step) -> String {
     if let Op::Reference { op, .. } = &step.op {
         return op.clone();
     }
+    // A word, or a word and its parameters.
     let written = serde_json::to_value(&step.op).unwrap_or_default();
-    written.get("call").and_then(|name| name.as_str()).unwrap_or_default().to_owned()
+    let of_parameters = || written.as_object()?.keys().next().map(String::as_str);
+    written.as_str().or_else(of_parameters).unwrap_or_default().to_owned()
 }

@@ -65,7 +65,8 @@ fn a_weight_of_two_kinds_of_convolution_is_stored_once() {
     for (settings, expected) in [(&[][..], "winograd"), (&[("winograd", "false")], "blocked")] {
         let compiled = compile(&net, settings);
         let code: serde_json::Value = serde_json::from_slice(&compiled.code).expect("JSON");
-        let kinds = code["steps"].as_array().expect("steps").iter().filter_map(|step| step["kind"].as_str());
+        let kinds =
+            code["steps"].as_array().expect("steps").iter().filter_map(|step| step["call"]["conv"]["kind"].as_str());
         assert_eq!(kinds.collect::<Vec<_>>(), [expected, "blocked"]);
         assert_eq!(compiled.claims.words(), ["packed"]);
         assert_eq!(code["constants"].as_array().map(Vec::len), Some(1));
@@ -76,11 +77,23 @@ fn a_weight_of_two_kinds_of_convolution_is_stored_once() {
 #[test]
 fn padding_that_would_blow_up_a_weight_is_done_at_load() {
     let mut net = empty();
-    let x = net.input([1, 17, 4, 4]);
-    let conv = net.conv(x, 33, 3, 1, 1);
+    let x = net.input([1, 17, 9, 9]);
+    let conv = net.conv(x, 17, 9, 1, 17);
     net.output(conv);
     assert_eq!(claims(&net, &[]), ["host", "host"]);
     check(&net, &[]);
+}
+
+#[test]
+fn filters_are_packed_whatever_their_channels() {
+    for channels in [[17, 33], [16, 33], [17, 32], [20, 7]] {
+        let mut net = empty();
+        let x = net.input([1, channels[0], 4, 4]);
+        let conv = net.conv(x, channels[1], 3, 1, 1);
+        net.output(conv);
+        assert_eq!(claims(&net, &[]), ["packed", "host"]);
+        check(&net, &[]);
+    }
 }
 
 #[test]
@@ -143,7 +156,7 @@ fn damaged_code_is_refused_and_never_panics() {
     let environment = Environment { threads: 1, options: Default::default() };
     let host = json().runtime().host().expect("the host");
     let none = BoundConstants::new(Vec::new());
-    let changes = [("\"version\":2", "\"version\":9"), ("\"inputs\":[0]", "\"inputs\":[77]"), ("16", "15"), ("{", "[")];
+    let changes = [("\"version\":3", "\"version\":9"), ("\"inputs\":[0]", "\"inputs\":[77]"), ("16", "15"), ("{", "[")];
     for (from, to) in changes {
         let damaged = text.replace(from, to);
         assert_ne!(damaged, text, "{from}");

@@ -77,7 +77,13 @@ pub(super) fn exact(net: &RegionBuilder, symbols: &[(&str, usize)]) {
 pub(super) fn calls(net: &RegionBuilder) -> Vec<String> {
     let code: serde_json::Value = serde_json::from_slice(&compile(net, &[]).code).expect("JSON");
     let steps = code["steps"].as_array().expect("steps");
-    steps.iter().map(|step| step["call"].as_str().expect("call").to_owned()).collect()
+    steps.iter().map(|step| call_of(step).to_owned()).collect()
+}
+
+/// The call of a step: a word, or a word and its parameters.
+pub(super) fn call_of(step: &serde_json::Value) -> &str {
+    let call = &step["call"];
+    call.as_str().or_else(|| call.as_object()?.keys().next().map(String::as_str)).expect("call")
 }
 
 /// Random numbers from -1 to 1, multiples of 2^-23: sums of few are exact.

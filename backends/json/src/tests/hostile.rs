@@ -5,7 +5,7 @@ use byoc_plugin_api::testing::{Compiled, RegionBuilder, Tensor};
 use byoc_plugin_api::{Attribute, DType, Error};
 use serde_json::{Value, json};
 
-use super::harness::{compile, empty};
+use super::harness::{call_of, compile, empty};
 
 /// 2^63 + 3: times 2 it wraps to 6.
 const HUGE: u64 = (1 << 63) + 3;
@@ -131,7 +131,9 @@ fn lie(net: &RegionBuilder, call: &str, field: &str, value: Value) -> Error {
     let mut compiled = compile(net, &[]);
     let mut code = code(&compiled);
     let steps = code["steps"].as_array_mut().expect("steps");
-    steps.iter_mut().find(|step| step["call"] == call).expect("call")[field] = value;
+    let step = steps.iter_mut().find(|step| call_of(step) == call).expect("call");
+    let place = if step.get(field).is_some() { &mut step[field] } else { &mut step["call"][call][field] };
+    *place = value;
     outcome(net, &mut compiled, &code).expect_err("a lie")
 }
 

@@ -349,7 +349,7 @@ fn code_that_lies_about_integers_is_refused() {
         ("\"kernel\":[3,3]", "\"kernel\":[0,3]"),
         ("\"strides\":[1,1]", "\"strides\":[0,1]"),
         ("\"act\":\"none\"", "\"act\":\"tanh\""),
-        ("\"call\":\"integer_conv\"", "\"call\":\"integer_conv\",\"depthwise\":true"),
+        ("\"integer_conv\":{", "\"integer_conv\":{\"depthwise\":true,"),
     ] {
         let damaged = text.replacen(from, to, 1);
         assert_ne!(damaged, text, "{from}");

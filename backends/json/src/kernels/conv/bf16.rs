@@ -9,7 +9,7 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use super::pack::group_blocks;
+use super::pack::{Filters, group_blocks};
 use super::{ConvParams, Operands};
 use crate::kernels::bf16::terms::{
     Between, Multiplier, Operand, Rows, SIDE, STEP, SUMS, Step, Terms, from_line, sum_of,
@@ -265,10 +265,9 @@ impl Job<'_> {
     fn filters_after(&self, outs: &Range<usize>, band: &Band) -> Next {
         let plan = &self.plan;
         let next = outs.end..(outs.end + 2).min(self.outs.end);
-        let each = plan.in_blocks * self.p.kh * self.p.kw * BLOCK * BLOCK;
-        let start = (self.group() * plan.out_blocks + next.start) * each;
         let steps = plan.pairs * self.p.kh * self.p.kw * (band.rows.len() * plan.width).div_ceil(SIDE);
-        let values = &self.o.w[start.min(self.o.w.len())..][..next.len() * each];
+        let from = |out| Filters::new(self.p).start(self.group(), out, 0, 0).min(self.o.w.len());
+        let values = &self.o.w[from(next.start)..from(next.end)];
         Next { lines: values.as_ptr_range(), each: size_of_val(values).div_ceil(LINE * steps.max(1)) }
     }
 
@@ -325,15 +324,16 @@ impl Job<'_> {
     #[inline(always)]
     unsafe fn put_filters<T: Terms, M: Multiplier>(&self, outs: &Range<usize>, filters: &mut [f32]) {
         let (plan, taps) = (&self.plan, self.p.kh * self.p.kw);
-        let filter = BLOCK * BLOCK;
+        let from = Filters::new(self.p);
         for step in 0..plan.pairs * taps {
             let (pair, tap) = (step / taps, step % taps);
             for (index, out) in outs.clone().enumerate() {
-                let in_block = 2 * pair;
-                let at = ((self.group() * plan.out_blocks + out) * plan.in_blocks + in_block) * taps + tap;
-                let low = &self.o.w[at * filter..][..filter];
-                let high = (in_block + 1 < plan.in_blocks).then(|| &self.o.w[(at + taps) * filter..][..filter]);
-                let rows = RowsOfFilter { low, high };
+                let block = |block| {
+                    let (start, rows) = (from.start(self.group(), out, block, tap), from.rows(block));
+                    &self.o.w[start..][..(rows - 1) * from.row(out) + BLOCK]
+                };
+                let high = (2 * pair + 1 < plan.in_blocks).then(|| block(2 * pair + 1));
+                let rows = RowsOfFilter { low: block(2 * pair), high, step: from.row(out) };
                 for row in 0..TILE {
                     let place = step * T::B * 2 * TILE_BYTES + index * TILE_BYTES + row * LINE;
                     // SAFETY: the caller vouches for the unit and the plan counts the tiles.
@@ -392,7 +392,7 @@ impl Job<'_> {
     #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,f16c")]
     unsafe fn plain(&self, band: &Band, positions: &Range<usize>, outs: &Range<usize>, sums: &mut [f32; SUMS]) {
         let (p, plan) = (self.p, &self.plan);
-        let (channels, taps) = (p.ic / plan.groups, p.kh * p.kw);
+        let (channels, taps, from) = (p.ic / plan.groups, p.kh * p.kw, Filters::new(p));
         for (index, position) in positions.clone().enumerate() {
             let row = band.rows.start + position / plan.width;
             let column = band.columns.start + position % plan.width;
@@ -402,7 +402,6 @@ impl Job<'_> {
                     let mut sum = Avx512x16::splat(0.0);
                     for channel in 0..channels {
                         let (block, lane) = (channel / BLOCK, channel % BLOCK);
-                        let filter = (self.group() * plan.out_blocks + out) * plan.in_blocks + block;
                         for tap in 0..taps {
                             let row =
                                 (row.wrapping_mul(p.stride[0]) + tap / p.kw * p.dilation[0]).wrapping_sub(p.pad[0]);
@@ -411,7 +410,8 @@ impl Job<'_> {
                             if row < p.ih && column < p.iw {
                                 let plane = (self.outer * plan.in_blocks + block) * p.ih;
                                 let x = self.o.x[((plane + row) * p.iw + column) * BLOCK + lane];
-                                let w = &self.o.w[((filter * taps + tap) * BLOCK + lane) * BLOCK..][..BLOCK];
+                                let w = from.start(self.group(), out, block, tap) + lane * from.row(out);
+                                let w = &self.o.w[w..][..BLOCK];
                                 sum = Avx512x16::load(w.as_ptr()).fma(Avx512x16::splat(x), sum);
                             }
                         }
@@ -483,20 +483,23 @@ impl Job<'_> {
     }
 }
 
-/// The filters of two input blocks, of which the second may be missing: each 16 rows of 16.
+/// The filters of two input blocks, of which the second may be missing: rows of 16, as many as channels.
 struct RowsOfFilter<'a> {
     low: &'a [f32],
     high: Option<&'a [f32]>,
+    /// Values from one row to the next.
+    step: usize,
 }
 
 impl Rows for RowsOfFilter<'_> {
     #[inline(always)]
     unsafe fn row(&self, index: usize) -> __m512 {
         let of = if index < BLOCK { Some(self.low) } else { self.high };
-        // SAFETY: the caller vouches for AVX-512; the row has 16 values.
+        let row = of.and_then(|of| of.get(index % BLOCK * self.step..)?.first_chunk::<BLOCK>());
+        // SAFETY: the caller vouches for AVX-512.
         unsafe {
-            match of {
-                Some(of) => _mm512_loadu_ps(of[index % BLOCK * BLOCK..][..BLOCK].as_ptr()),
+            match row {
+                Some(row) => _mm512_loadu_ps(row.as_ptr()),
                 None => _mm512_setzero_ps(),
             }
         }

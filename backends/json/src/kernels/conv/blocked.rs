@@ -2,7 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::bf16;
-use super::pack::group_blocks;
+use super::pack::{Filters, group_blocks};
 use super::taps::taps_inside;
 use super::tile::{Tile, TileFn, out_blocks, tiles};
 use super::{ConvParams, Operands};
@@ -81,11 +81,14 @@ impl Rows {
 /// How the work is cut: images x groups x parts of the output blocks x parts of the rows.
 struct Plan {
     rows: Rows,
+    filters: Filters,
     in_blocks: usize,
     out_blocks: usize,
     groups: usize,
     /// Output blocks of one register tile.
     at_once: usize,
+    /// Groups of so many output blocks whose filters have rows of one length: only the last ones of a length may be fewer.
+    units: usize,
     out_parts: usize,
     row_parts: usize,
     /// Rows whose input stays in cache while the output blocks pass over it.
@@ -103,11 +106,15 @@ impl Plan {
         // A long stride passes over more rows than the image has, so these two may be larger than any memory.
         let row_bytes = (rows.in_width * BLOCK * in_blocks * size_of::<f32>()).saturating_mul(p.stride[0]);
         let weights_dominate = out_count * in_blocks * block_bytes > row_bytes.saturating_mul(rows.count);
-        let units = out_count.div_ceil(at_once);
+        let filters = Filters::new(p);
+        let shared = filters.shared();
+        let units = shared.div_ceil(at_once) + (out_count - shared).div_ceil(at_once);
         let weight_budget = if isa == Isa::Avx2 { NEAR_WEIGHT_BUDGET } else { WEIGHT_BUDGET };
         let (out_parts, row_parts) = grid(threads, p.n * groups, units, rows.count, weights_dominate);
         Plan {
             rows,
+            filters,
+            units,
             in_blocks,
             out_blocks: out_count,
             groups,
@@ -117,6 +124,14 @@ impl Plan {
             band: (INPUT_BUDGET / row_bytes.max(1)).max(4),
             depth: (weight_budget / (block_bytes * at_once)).clamp(1, in_blocks.max(1)),
         }
+    }
+
+    /// The first output block of a unit.
+    fn first_block(&self, unit: usize) -> usize {
+        let shared = self.filters.shared();
+        let before = shared.div_ceil(self.at_once);
+        let behind = unit.saturating_sub(before);
+        ((unit - behind) * self.at_once).min(shared) + (behind * self.at_once).min(self.out_blocks - shared)
     }
 }
 
@@ -194,9 +209,8 @@ impl Job<'_> {
         let (row_part, rest) = (task % plan.row_parts, task / plan.row_parts);
         let (out_part, outer) = (rest % plan.out_parts, rest / plan.out_parts);
         let rows = part(plan.rows.count, plan.row_parts, row_part);
-        // Cut on multiples of `at_once`, so that only the last part has a remainder.
-        let units = part(plan.out_blocks.div_ceil(plan.at_once), plan.out_parts, out_part);
-        let outs = units.start * plan.at_once..(units.end * plan.at_once).min(plan.out_blocks);
+        let units = part(plan.units, plan.out_parts, out_part);
+        let outs = plan.first_block(units.start)..plan.first_block(units.end);
         let bands = rows.len().div_ceil(plan.band).max(1);
         for band in 0..bands {
             let cut = part(rows.len(), bands, band);
@@ -213,7 +227,10 @@ impl Job<'_> {
         let (plan, stride) = (&self.plan, self.p.stride[1]);
         let mut out = outs.start;
         while out < outs.end {
-            let count = out_blocks(self.isa, outs.end - out, plan.rows.width, stride).min(plan.at_once);
+            // The rows of filters that a tile reads are of one length.
+            let shared = plan.filters.shared();
+            let alike = if out < shared { shared.min(outs.end) } else { outs.end };
+            let count = out_blocks(self.isa, alike - out, plan.rows.width, stride).min(plan.at_once);
             let table = tiles(self.isa, count, stride);
             let (group, left) = (outer % plan.groups, outs.end - out - count);
             for (before, row) in rows.clone().enumerate() {
@@ -233,9 +250,10 @@ impl Job<'_> {
         let in_block = at.outer * plan.in_blocks + at.ins.start;
         let x = self.o.x.as_ptr().wrapping_add(in_block * in_plane);
         let out_block = at.group * plan.out_blocks + at.out;
-        let weight = (out_block * plan.in_blocks + at.ins.start) * taps + kh.start * p.kw;
-        let last = at.ins.end == plan.in_blocks;
-        let last_channels = p.ic / plan.groups - (plan.in_blocks - 1) * BLOCK;
+        let filters = &plan.filters;
+        let w = |block| self.o.w.as_ptr().wrapping_add(filters.start(at.group, at.out, block, kh.start * p.kw));
+        let (last, last_block) = (at.ins.end == plan.in_blocks, at.ins.end.saturating_sub(1));
+        let row = filters.row(at.out);
         Tile {
             x: x.wrapping_offset(in_row * (rows.in_width * BLOCK) as isize),
             x_block: in_plane,
@@ -243,12 +261,14 @@ impl Job<'_> {
             x_column: p.dilation[1] * BLOCK,
             x_pixel: p.stride[1] * BLOCK,
             blocks: at.ins.len(),
-            last_channels: if last { last_channels } else { BLOCK },
+            last_channels: filters.rows(last_block),
             kh: kh.len(),
             kw: p.kw,
-            w: self.o.w.as_ptr().wrapping_add(weight * BLOCK * BLOCK),
-            w_out_block: plan.in_blocks * taps * BLOCK * BLOCK,
-            w_block: taps * BLOCK * BLOCK,
+            w: w(at.ins.start),
+            w_last: w(last_block),
+            w_out_block: filters.start(at.group, at.out + 1, 0, 0) - filters.start(at.group, at.out, 0, 0),
+            w_block: taps * BLOCK * row,
+            w_row: row,
             ahead: 0,
             inside: false,
             column: 0,
@@ -276,6 +296,7 @@ impl Job<'_> {
         let y_row = (at.outer * plan.out_blocks + at.out) * tile.y_block + at.row * rows.width * BLOCK;
         let cuts = Cuts::new(width, table.len());
         let before = at.before * cuts.count;
+        let from = |out| plan.filters.start(at.group, out, 0, 0);
         let mut index = 0;
         while index < cuts.count {
             let (start, pixels) = cuts.at(index);
@@ -284,7 +305,8 @@ impl Job<'_> {
             tile.count = if together { tile.inside_with(pixels, cuts.alike(index)) } else { 1 };
             // The first tiles fetch the weights of the next output blocks, one each.
             let next = before + index;
-            tile.ahead = if next < at.count.min(at.left) { (at.count + next) * tile.w_out_block } else { 0 };
+            let coming = next < at.count.min(at.left);
+            tile.ahead = if coming { from(at.out + at.count + next) - from(at.out) } else { 0 };
             let y = y_row + start * BLOCK;
             tile.y = self.y.as_ptr().wrapping_add(y);
             if let Some(r) = self.o.residual.filter(|_| last) {

@@ -20,29 +20,45 @@ pub(super) struct Taps {
     step: (usize, usize),
     next_row: (usize, usize),
     next_block: (usize, usize),
+    /// The first column.
+    column: usize,
 }
 
 impl Taps {
     #[inline(always)]
     pub(super) fn new(t: &Tile, kws: Range<usize>) -> Taps {
-        const W: usize = BLOCK * BLOCK;
         let (in_row, in_block) = (kws.len(), kws.len() * t.kh);
+        let tap = BLOCK * t.w_row;
         // Back to the first column, and to the first row.
-        let row = (t.x_column.wrapping_mul(in_row.wrapping_sub(1)), W.wrapping_mul(in_row.wrapping_sub(1)));
+        let row = (t.x_column.wrapping_mul(in_row.wrapping_sub(1)), tap.wrapping_mul(in_row.wrapping_sub(1)));
         let rows = t.kh.wrapping_sub(1);
-        let block = (rows.wrapping_mul(t.x_row).wrapping_add(row.0), rows.wrapping_mul(t.kw * W).wrapping_add(row.1));
-        Taps {
+        let block = (rows.wrapping_mul(t.x_row).wrapping_add(row.0), rows.wrapping_mul(t.kw * tap).wrapping_add(row.1));
+        let mut taps = Taps {
             x: t.x.wrapping_add(kws.start * t.x_column),
-            w: t.w.wrapping_add(kws.start * W),
+            w: t.w.wrapping_add(kws.start * tap),
             left: t.blocks * in_block,
             block_left: in_block,
             row_left: in_row,
             in_block,
             in_row,
-            step: (t.x_column, W),
-            next_row: (t.x_row.wrapping_sub(row.0), (t.kw * W).wrapping_sub(row.1)),
+            step: (t.x_column, tap),
+            next_row: (t.x_row.wrapping_sub(row.0), (t.kw * tap).wrapping_sub(row.1)),
             next_block: (t.x_block.wrapping_sub(block.0), t.w_block.wrapping_sub(block.1)),
+            column: kws.start,
+        };
+        if t.blocks == 1 && t.last_channels < BLOCK {
+            taps.enter_narrow(t);
         }
+        taps
+    }
+
+    /// Goes to the weights of a last block with fewer channels, of which each tap has as many rows.
+    #[inline(always)]
+    fn enter_narrow(&mut self, t: &Tile) {
+        let tap = t.last_channels * t.w_row;
+        self.w = t.w_last.wrapping_add(self.column * tap);
+        self.step.1 = tap;
+        self.next_row.1 = (t.kw * tap).wrapping_sub(tap.wrapping_mul(self.in_row.wrapping_sub(1)));
     }
 
     /// Whether this is a tap of the last block.
@@ -52,7 +68,7 @@ impl Taps {
     }
 
     #[inline(always)]
-    pub(super) fn next(&mut self) {
+    pub(super) fn next(&mut self, t: &Tile) {
         self.left -= 1;
         self.row_left -= 1;
         self.block_left -= 1;
@@ -66,6 +82,9 @@ impl Taps {
             self.step
         };
         (self.x, self.w) = (self.x.wrapping_add(x), self.w.wrapping_add(w));
+        if self.left == self.in_block && t.last_channels < BLOCK {
+            self.enter_narrow(t);
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Every convolution kernel against plain f64 loops.
 
+use super::pack::Filters;
 use super::*;
 use crate::kernels::isa::Isa;
 use crate::kernels::layout::{from_blocked, to_blocked};
@@ -188,6 +189,32 @@ const CASES: &[Case] = &[
     (1, 3, 33, 1, [9, 56], [3, 3], [2, 2], [1; 4], [1, 1]),
     (1, 3, 9, 1, [9, 59], [3, 3], [2, 2], [1; 4], [1, 1]),
 ];
+
+/// Every value of packed filters is one of a filter, but those that the last vector reads too far.
+#[test]
+fn filters_lie_side_by_side_and_whole_vectors_are_read() {
+    for (ic, oc, group, kernel) in
+        [(16, 16, 1, 1), (5, 7, 1, 2), (33, 70, 1, 3), (16, 17, 1, 1), (96, 64, 2, 3), (40, 24, 1, 1)]
+    {
+        let p = params((1, ic, oc, group, [9, 9], [kernel, kernel], [1, 1], [0; 4], [1, 1]), Activation::None);
+        let filters = Filters::new(&p);
+        let len = filters.len().expect("countable");
+        let (inputs, outputs) = p.group_channels();
+        let mut readers = vec![0; len];
+        for group in 0..p.group {
+            for (o, i) in (0..outputs).flat_map(|o| (0..inputs).map(move |i| (o, i))) {
+                for tap in 0..kernel * kernel {
+                    let row = filters.start(group, o / BLOCK, i / BLOCK, tap) + i % BLOCK * filters.row(o / BLOCK);
+                    assert!(i % BLOCK < filters.rows(i / BLOCK) && row + BLOCK <= len);
+                    readers[row + o % BLOCK] += 1;
+                }
+            }
+        }
+        let used = ic * outputs * kernel * kernel;
+        assert!(len - used < BLOCK && readers[..used].iter().all(|&count| count == 1));
+        assert!(readers[used..].iter().all(|&count| count == 0));
+    }
+}
 
 #[test]
 fn against_f64_loops() {

@@ -24,10 +24,13 @@ pub(super) struct Tile {
     /// Taps: valid rows, all columns.
     pub(super) kh: usize,
     pub(super) kw: usize,
-    /// Weights at the first valid row of the first block.
+    /// Weights at the first valid row of the first block, and of the last one (read only if that has fewer than 16 channels).
     pub(super) w: *const f32,
+    pub(super) w_last: *const f32,
     pub(super) w_out_block: usize,
     pub(super) w_block: usize,
+    /// From those of an input channel to those of the next.
+    pub(super) w_row: usize,
     /// From the weights that are multiplied to those that are fetched meanwhile, as they will be needed soon. With AVX2, whose tiles are
     /// small, the hardware does that as well.
     pub(super) ahead: usize,
@@ -106,7 +109,7 @@ pub(super) fn pixel_step<const S: usize>(t: &Tile) -> usize {
     if S == 0 { t.x_pixel } else { S * BLOCK }
 }
 
-/// Input channel `i` of one kernel tap: acc[p][o] += x[p][i] * w[i][o], for the pixels L..P - R.
+/// Input channel `i` of one kernel tap, whose weights are at `w`: acc[p][o] += x[p][i] * w[o], for the pixels L..P - R.
 ///
 /// # Safety
 /// As [`tile`]; `x` is readable for those pixels.
@@ -120,11 +123,11 @@ unsafe fn channel<V: V16, const P: usize, const OB: usize, const S: usize, const
     // SAFETY: the caller vouches for the pointers.
     unsafe {
         if const { V::REGISTERS == 1 } {
-            V::prefetch(w.wrapping_add(t.ahead + i * BLOCK));
+            V::prefetch(w.wrapping_add(t.ahead));
         }
         let mut wv = [V::splat(0.0); OB];
         unrolled!(o in 0..OB of FEW {
-            wv[o] = V::load(w.add(o * t.w_out_block + i * BLOCK));
+            wv[o] = V::load(w.add(o * t.w_out_block));
         });
         unrolled!(p in 0..P {
             if p >= L && p + R < P {
@@ -157,7 +160,7 @@ unsafe fn tap_any<V: V16, const P: usize, const OB: usize, const S: usize>(
                 unsafe {
                     let xv = V::splat(*x.wrapping_add(p * pixel_step::<S>(t) + i));
                     unrolled!(o in 0..OB of FEW {
-                        acc[p][o] = xv.fma(V::load(w.add(o * t.w_out_block + i * BLOCK)), acc[p][o]);
+                        acc[p][o] = xv.fma(V::load(w.add(o * t.w_out_block + i * t.w_row)), acc[p][o]);
                     });
                 }
             }
@@ -180,20 +183,26 @@ unsafe fn taps<V: V16, const P: usize, const OB: usize, const S: usize, const L:
     unsafe {
         if const { V::REGISTERS == 2 } {
             // Written out, as steps of products are (`gemm/tile.rs`).
-            let others = if t.last_channels == BLOCK { 0 } else { at.in_block };
+            let others = match (t.w_row, t.last_channels) {
+                (BLOCK, BLOCK) => 0,
+                (BLOCK, _) => at.in_block,
+                _ => at.left,
+            };
             while at.left > others {
                 unrolled!(i in 0..BLOCK {
-                    channel::<V, P, OB, S, L, R>(t, (at.x, at.w), i, acc);
+                    channel::<V, P, OB, S, L, R>(t, (at.x, at.w.wrapping_add(i * BLOCK)), i, acc);
                 });
-                at.next();
+                at.next(t);
             }
         }
         while at.left > 0 {
             let channels = if at.last() { t.last_channels } else { BLOCK };
+            let mut w = at.w;
             for i in 0..channels {
-                channel::<V, P, OB, S, L, R>(t, (at.x, at.w), i, acc);
+                channel::<V, P, OB, S, L, R>(t, (at.x, w), i, acc);
+                w = w.wrapping_add(t.w_row);
             }
-            at.next();
+            at.next(t);
         }
     }
 }
@@ -275,7 +284,7 @@ unsafe fn clipped<V: V16, const P: usize, const OB: usize, const S: usize>(t: &T
                     while at.left > 0 {
                         let channels = if at.last() { t.last_channels } else { BLOCK };
                         tap_any::<V, P, OB, S>(t, at.x, at.w, out, channels, &mut acc);
-                        at.next();
+                        at.next(t);
                     }
                 }
             }

@@ -10,7 +10,7 @@ mod transform;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::pack::group_blocks;
+use super::pack::{Filters as Packed, group_blocks};
 use super::{ConvKind, ConvParams, Operands, blocked};
 use crate::kernels::bf16::Unit;
 use crate::kernels::gemm::tile::{Tile, TileFn, one_block, tiles};
@@ -288,13 +288,15 @@ impl Band<'_> {
 
     /// Transforms filters.
     fn filters(&self, step: &Step, filters: &mut [f32]) {
-        let taps = self.job.p.kh * self.job.p.kw * BLOCK * BLOCK;
+        let from = Packed::new(self.job.p);
         for (index, out) in step.outs.clone().enumerate() {
             for (depth, block) in step.ins.clone().enumerate() {
-                let w = &self.job.o.w[(out * self.job.plan.in_blocks + block) * taps..][..taps];
+                let w = &self.job.o.w[from.start(0, out, block, 0)..];
                 let to = &mut filters[(index * step.ins.len() + depth) * BLOCK * BLOCK..];
-                assert!(to.len() >= (POINTS - 1) * step.point + BLOCK * BLOCK);
-                dispatch(self.job.isa, Filters { w, to, point: step.point });
+                dispatch(
+                    self.job.isa,
+                    Filters { w, row: from.row(out), channels: from.rows(block), to, point: step.point },
+                );
             }
         }
     }

@@ -79,8 +79,11 @@ unsafe fn input<V: V16>(d: [V; 6]) -> [V; 6] {
 
 /// Transforms the filters from one input block to one output block.
 pub(super) struct Filters<'a> {
-    /// [3][3][16 input channels][16 output channels]
+    /// [3][3][input channels][16 output channels], with `row` values from one input channel to the next.
     pub(super) w: &'a [f32],
+    pub(super) row: usize,
+    /// Input channels: 16 at most.
+    pub(super) channels: usize,
     /// The first number of the first input channel, 16 values from one channel to the next and `point` from one number to the next.
     pub(super) to: &'a mut [f32],
     pub(super) point: usize,
@@ -91,15 +94,18 @@ impl Kernel for Filters<'_> {
 
     #[inline(always)]
     unsafe fn run<V: V16>(self) {
-        assert!(self.w.len() >= 9 * BLOCK * BLOCK && self.to.len() >= 35 * self.point + BLOCK * BLOCK);
-        for channel in 0..BLOCK {
-            // SAFETY: `dispatch` checked the features; the assertion covers 9 taps and 36 numbers of 16 channels.
+        let (row_values, channels) = (self.row, self.channels);
+        assert!(channels <= BLOCK && self.to.len() >= 35 * self.point + BLOCK * BLOCK);
+        assert!(channels > 0 && self.w.len() >= (9 * channels - 1) * row_values + BLOCK);
+        for channel in 0..channels {
+            // SAFETY: `dispatch` checked the features; the assertions cover 9 taps and 36 numbers of those channels.
             unsafe {
                 let mut middle = [[V::splat(0.0); TAPS]; ALONG];
                 unrolled!(column in [0 1 2] {
                     let mut g = [V::splat(0.0); TAPS];
                     unrolled!(row in [0 1 2] {
-                        g[row] = V::load(self.w.as_ptr().add(((row * TAPS + column) * BLOCK + channel) * BLOCK));
+                        let at = (row * TAPS + column) * channels + channel;
+                        g[row] = V::load(self.w.as_ptr().add(at * row_values));
                     });
                     let t = filter(g);
                     unrolled!(row in [0 1 2 3 4 5] {
