@@ -23,6 +23,7 @@ mod lower;
 mod pack_matrix;
 mod precision;
 mod recurrent;
+mod round_filters;
 mod scale_filters;
 mod settle;
 mod simplify;
@@ -84,14 +85,21 @@ fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Resul
             views::run(&mut graph);
             integer::finish::run(&mut graph);
             fuse_epilogue::run(&mut graph);
-            scale_filters::run(&mut graph);
+            // Filters of 8 bits are constants.
+            if type_of_weights(options) != Some(DType::I8) {
+                scale_filters::run(&mut graph);
+            }
         }
         integer::channels_last::run(&mut graph);
         layout::run(&mut graph);
         if options.bool("pack") {
             // What core computes once is exact: the region of constants that it folds has no input.
             let exact = region.inputs.is_empty();
-            pack_matrix::run(&mut graph, type_of_weights(options).filter(|_| !exact));
+            let weights = type_of_weights(options).filter(|_| !exact);
+            pack_matrix::run(&mut graph, weights);
+            if weights == Some(DType::I8) {
+                round_filters::run(&mut graph);
+            }
             precision::run(&mut graph, if exact { Math::F32 } else { math });
         }
     }

@@ -10,10 +10,12 @@ use crate::program::{Program, Source};
 
 mod integer;
 mod matrix;
+mod parts;
 mod recipe;
 
 pub(crate) use integer::Form;
-pub(crate) use recipe::{Part, Recipe, Values};
+pub(crate) use parts::Part;
+pub(crate) use recipe::{Recipe, Values};
 
 /// Claims every constant of the region: what the program reads at load is kept by core, what it holds is embedded, what
 /// carries a derived constant is packed, and the rest is not needed.

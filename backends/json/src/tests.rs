@@ -4,6 +4,7 @@
 mod allocation;
 mod attention;
 mod constants;
+mod filters;
 mod fusion;
 pub(crate) mod harness;
 mod hostile;

@@ -41,6 +41,8 @@ const CASES: &[(&str, Run)] = &[
     ("k two layouts, one given up", forms::one_layout_kept),
     ("k two layouts, both kept", forms::two_layouts_kept),
     ("k convolution, packed by json", forms::convolution),
+    ("k convolution, part of a block", forms::convolution_of_few_blocks),
+    ("k convolution, 8 bits by json", forms::convolution_in_8_bits),
     ("k convolution, and host", forms::convolution_and_host),
     ("l nobody reads it", cases::unread),
     ("m empty and scalar: host", forms::tiny_host),

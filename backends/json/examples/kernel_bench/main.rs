@@ -10,8 +10,9 @@ use byoc_json_backend::kernels::nbits::{self, NBits, Weights, Zeros};
 use byoc_json_backend::kernels::{
     Activation, AttentionParams, Bias, Binary, Broadcast, ConvKind, ConvParams, Epilogue, GemmParams, Int8,
     Int8Columns, Int8Known, Isa, Math, NormParams, PackedB, Threads, Unary, attention, attention_scratch_len, binary,
-    conv, from_blocked, gemm, gemm_int8, gemm_packed, gemm_scratch_len, int8_scratch_len, layer_norm, pack_b,
-    packed_b_len, round_b, softmax, to_blocked, transpose, unary,
+    conv, conv_int8, conv_int8_scratch_len, from_blocked, gemm, gemm_int8, gemm_packed, gemm_scratch_len,
+    int8_filters_known, int8_filters_len, int8_scratch_len, layer_norm, pack_b, packed_b_len, round_b, round_filters,
+    softmax, to_blocked, transpose, unary,
 };
 use layers::{EFFICIENTNET, Layer, MATRICES, MOBILENET2, RESNET50, VGG19};
 use std::time::Instant;
@@ -39,9 +40,13 @@ fn report(name: &str, flop: f64, seconds: [f64; 2]) {
     );
 }
 
-/// How matrix units are to compute products and convolutions: the third argument, such as bf16x6.
+/// How products and convolutions are to be computed: the third argument, such as bf16x6, or int8 for filters of 8 bits.
+fn name_of_math() -> String {
+    std::env::args().nth(3).unwrap_or_default()
+}
+
 fn math() -> Math {
-    Math::from_name(&std::env::args().nth(3).unwrap_or_default())
+    Math::from_name(&name_of_math())
 }
 
 /// ic, oc, input size, kernel, stride, group; padded to keep the size.
@@ -75,6 +80,9 @@ fn bench_conv(
         math: math(),
     };
     let kind = ConvKind::pick(&p);
+    if name_of_math() == "int8" && group == 1 && kind.packing() == ConvKind::Blocked {
+        return bench_rounded(threads, &p);
+    }
     let x = numbers(kind.input_len(&p).expect("countable"));
     let mut w = Values::zeros(kind.packed_len(&p).expect("countable"));
     kind.pack(&p, &numbers(oc * (ic / group) * k * k), &mut w);
@@ -84,6 +92,26 @@ fn bench_conv(
     let times = [0, 1].map(|i| best(|| conv(&threads[i], kind, &p, &x, &w, Some(&bias), None, &mut y, &mut scratch)));
     let flop = 2.0 * (out * out * oc * (ic / group) * k * k) as f64;
     report(&format!("conv {ic}->{oc} {size}x{size} k{k} s{stride} g{group}"), flop, times);
+    times
+}
+
+/// The same with filters of 8 bits.
+fn bench_rounded(threads: &[Threads; 2], p: &ConvParams) -> [f64; 2] {
+    let (kind, shape) = (ConvKind::Blocked, [p.oc, p.ic, p.kh, p.kw]);
+    let x = numbers(kind.input_len(p).expect("countable"));
+    let weights = shape.iter().product();
+    let mut packed = vec![0; int8_filters_len(shape).expect("countable")];
+    round_filters(shape, &numbers(weights), &mut packed);
+    let bias = vec![0.1; p.oc];
+    let mut y = Values::zeros(kind.output_len(p).expect("countable"));
+    let mut scratch = Values::zeros(conv_int8_scratch_len(p, 2).expect("countable"));
+    let times = [0, 1].map(|i| {
+        let known = int8_filters_known(&threads[i], p, &packed);
+        let w = Int8 { packed: &packed, known: &known };
+        best(|| conv_int8(&threads[i], p, &x, w, Some(&bias), None, &mut y, &mut scratch))
+    });
+    let (ic, oc, size, k, stride) = (p.ic, p.oc, p.ih, p.kh, p.stride[0]);
+    report(&format!("conv {ic}->{oc} {size}x{size} k{k} s{stride} int8"), 2.0 * (p.oh * p.ow * weights) as f64, times);
     times
 }
 

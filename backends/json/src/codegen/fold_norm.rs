@@ -61,6 +61,7 @@ fn convolution(graph: &mut Graph<'_>, edges: &Edges, index: usize, wanted: Wante
         group,
         act: Activation::None,
         math: Math::F32,
+        rounded: false,
     };
     Op::Conv(conv.clone()).check().ok()?;
     let chain = match (graph.constant(w).map(|constant| constant.id), constant_or_absent(graph, bias)) {

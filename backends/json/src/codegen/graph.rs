@@ -12,7 +12,7 @@ use crate::reference::qualified;
 /// Steps in topological order, over values whose first ones are the region's.
 pub(super) struct Graph<'r> {
     pub(super) region: &'r Region,
-    constants: &'r Constants<'r>,
+    pub(super) constants: &'r Constants<'r>,
     pub(super) values: Vec<Value>,
     pub(super) steps: Vec<Step>,
     pub(super) outputs: Vec<usize>,

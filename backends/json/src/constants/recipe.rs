@@ -1,17 +1,15 @@
 //! How a constant is computed from others: the same code runs at compile time, where the result is stored, and at load,
 //! where it is not.
 
-use std::borrow::Cow;
-
-use byoc_plugin_api::{ConstantId, DType, Error, TensorView, bf16, f16, float_json as float};
-use half::slice::HalfFloatSliceExt;
+use byoc_plugin_api::{ConstantId, DType, Error, TensorView, bf16, f16};
 use serde::{Deserialize, Serialize};
 
 use super::integer::Form;
 use super::matrix::Matrix;
+use super::parts::{Part, compose, filters, plain};
 use crate::kernels::{
-    Activation, ConvKind, ConvParams, GATES_LAYOUT, INT8_LAYOUT, Math, Narrow, PACKED_B_LAYOUT, int8_len, pack_gates,
-    packed_b_len, packed_gates_len, product,
+    Activation, ConvKind, ConvParams, GATES_LAYOUT, INT8_FILTERS_LAYOUT, INT8_LAYOUT, Math, Narrow, PACKED_B_LAYOUT,
+    int8_filters_len, int8_len, pack_gates, packed_b_len, packed_gates_len, product, round_filters,
 };
 
 /// The layout tag of folded vectors.
@@ -34,6 +32,15 @@ pub(crate) enum Recipe {
         shape: [usize; 4],
         /// Groups of channels.
         group: usize,
+        /// What is folded in.
+        parts: Vec<Part>,
+    },
+    /// The filters of a convolution in one group as i8, each with a scale.
+    Rounded {
+        /// The original, [OC, IC, KH, KW].
+        weights: ConstantId,
+        /// OC, IC, KH, KW.
+        shape: [usize; 4],
         /// What is folded in.
         parts: Vec<Part>,
     },
@@ -122,46 +129,14 @@ impl Values<'_> {
     }
 }
 
-/// One function `x * a + b` by channel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Part {
-    /// Batch normalisation.
-    Norm {
-        /// Factor.
-        scale: ConstantId,
-        /// Offset.
-        bias: ConstantId,
-        /// Mean.
-        mean: ConstantId,
-        /// Variance.
-        variance: ConstantId,
-        /// Added to the variance.
-        #[serde(with = "float")]
-        eps: f32,
-    },
-    /// Times a constant.
-    Mul(ConstantId),
-    /// Plus a constant.
-    Add(ConstantId),
-}
-
-impl Part {
-    /// The constants it reads, those first that could as well hold an offset.
-    fn sources(&self) -> Vec<ConstantId> {
-        match self {
-            Part::Norm { scale, bias, mean, variance, .. } => vec![*bias, *mean, *scale, *variance],
-            Part::Mul(id) | Part::Add(id) => vec![*id],
-        }
-    }
-}
-
 impl Recipe {
     /// The constants it reads.
     pub(crate) fn sources(&self) -> Vec<ConstantId> {
         let of = |parts: &[Part]| parts.iter().flat_map(Part::sources).collect::<Vec<_>>();
         match self {
-            Recipe::Weights { weights, parts, .. } => std::iter::once(*weights).chain(of(parts)).collect(),
+            Recipe::Weights { weights, parts, .. } | Recipe::Rounded { weights, parts, .. } => {
+                std::iter::once(*weights).chain(of(parts)).collect()
+            }
             Recipe::Matrix { matrix, .. } => vec![*matrix],
             Recipe::Floats { constant, .. } => vec![*constant],
             Recipe::Integer { weights, .. } | Recipe::Gates { weights, .. } => vec![*weights],
@@ -173,7 +148,7 @@ impl Recipe {
     /// The constants in whose place the result may be stored, the best first.
     pub(crate) fn carriers(&self) -> Vec<ConstantId> {
         match self {
-            Recipe::Weights { weights, .. } => vec![*weights],
+            Recipe::Weights { weights, .. } | Recipe::Rounded { weights, .. } => vec![*weights],
             Recipe::Matrix { matrix, .. } => vec![*matrix],
             Recipe::Floats { constant, .. } => vec![*constant],
             Recipe::Integer { weights, .. } | Recipe::Gates { weights, .. } => vec![*weights],
@@ -187,6 +162,7 @@ impl Recipe {
     pub(crate) fn layout(&self) -> &'static str {
         match self {
             Recipe::Weights { kind, .. } => kind.layout_tag(),
+            Recipe::Rounded { .. } => INT8_FILTERS_LAYOUT,
             Recipe::Floats { .. } => FLOATS,
             Recipe::Matrix { dtype: DType::I8, .. } => INT8_LAYOUT,
             Recipe::Matrix { .. } => PACKED_B_LAYOUT,
@@ -199,7 +175,7 @@ impl Recipe {
     /// The type of the result.
     pub(crate) fn dtype(&self) -> DType {
         match self {
-            Recipe::Integer { .. } => DType::I8,
+            Recipe::Integer { .. } | Recipe::Rounded { .. } => DType::I8,
             Recipe::Matrix { dtype, .. } => *dtype,
             _ => DType::F32,
         }
@@ -209,6 +185,7 @@ impl Recipe {
     pub(crate) fn len(&self) -> Option<usize> {
         match self {
             Recipe::Weights { kind, shape, group, .. } => kind.packed_len(&params(shape, *group)),
+            Recipe::Rounded { shape, .. } => int8_filters_len(*shape),
             Recipe::Floats { len, .. } => Some(*len),
             Recipe::Matrix { k, n, dtype: DType::I8, .. } => int8_len(*k, *n),
             Recipe::Matrix { k, n, .. } => packed_b_len(*k, *n),
@@ -231,9 +208,25 @@ impl Recipe {
             (Recipe::Integer { weights, form, unsigned }, Values::I8(out)) => {
                 form.pack(&view(*weights)?, *unsigned, out)
             }
+            (Recipe::Rounded { weights, shape, parts }, Values::I8(out)) => {
+                round_filters(*shape, &filters(&view(*weights)?, shape, parts, view)?, out);
+                Ok(())
+            }
             (_, Values::F32(out)) => self.compute_floats(view, out),
             _ => Err(Error::new("a recipe that makes another type")),
         }
+    }
+
+    /// Whether filters that are to be rounded can be: `fits` says so of each number.
+    pub(crate) fn can_round<'a>(
+        &self,
+        view: &dyn Fn(ConstantId) -> Result<TensorView<'a>, Error>,
+        fits: impl Fn(f32) -> bool,
+    ) -> bool {
+        let Recipe::Rounded { weights, shape, parts } = self else { return false };
+        let all =
+            view(*weights).and_then(|weights| Ok(filters(&weights, shape, parts, view)?.iter().all(|&w| fits(w))));
+        self.len().is_some() && all.unwrap_or(false)
     }
 
     /// The bytes of a matrix in panels, stored as `dtype`, a part at a time; an error of any other recipe.
@@ -255,18 +248,11 @@ impl Recipe {
         out: &mut [f32],
     ) -> Result<(), Error> {
         match self {
-            Recipe::Integer { .. } | Recipe::Matrix { .. } => {
+            Recipe::Integer { .. } | Recipe::Rounded { .. } | Recipe::Matrix { .. } => {
                 return Err(Error::new("a recipe that makes another type"));
             }
             Recipe::Weights { weights, kind, shape, group, parts } => {
-                let view_of_weights = view(*weights)?;
-                let (scale, _) = compose(shape[0], None, parts, view)?;
-                let plain = plain(&view_of_weights)?;
-                let oihw = if parts.is_empty() { plain } else { Cow::Owned(scaled(plain.into_owned(), &scale)) };
-                if Some(oihw.len()) != product(shape) {
-                    return Err(Error::new(format!("{} weights for the shape {shape:?}", oihw.len())));
-                }
-                kind.pack(&params(shape, *group), &oihw, out);
+                kind.pack(&params(shape, *group), &filters(&view(*weights)?, shape, parts, view)?, out);
             }
             Recipe::Gates { weights, count, k, n } => {
                 let view = view(*weights)?;
@@ -298,27 +284,9 @@ impl Recipe {
     }
 }
 
-/// The elements in order as f32, without a copy where they lie so.
-fn plain<'v>(view: &'v TensorView<'_>) -> Result<Cow<'v, [f32]>, Error> {
-    Ok(match (view.as_slice::<f32>(), view.dtype()) {
-        (Some(values), _) => Cow::Borrowed(values),
-        (None, DType::F16) => Cow::Owned(view.to_vec::<f16>()?.to_f32_vec()),
-        (None, DType::BF16) => Cow::Owned(view.to_vec::<bf16>()?.to_f32_vec()),
-        _ => Cow::Owned(view.to_vec()?),
-    })
-}
-
 /// Rounds one value for each channel, or the one for all of them.
 fn fill(out: &mut [f32], values: &[f64]) {
     out.iter_mut().zip(values.iter().cycle()).for_each(|(out, &value)| *out = value as f32);
-}
-
-fn scaled(mut weights: Vec<f32>, scale: &[f64]) -> Vec<f32> {
-    let each = weights.len() / scale.len().max(1);
-    for (filter, &factor) in weights.chunks_exact_mut(each.max(1)).zip(scale) {
-        filter.iter_mut().for_each(|value| *value = (f64::from(*value) * factor) as f32);
-    }
-    weights
 }
 
 /// The parameters that packing reads.
@@ -340,52 +308,4 @@ fn params(shape: &[usize; 4], group: usize) -> ConvParams {
         act: Activation::None,
         math: Math::F32,
     }
-}
-
-/// Factor and offset of all parts one after another, in double precision: one for each channel, or one for all of them.
-fn compose<'a>(
-    channels: usize,
-    start: Option<ConstantId>,
-    parts: &[Part],
-    view: &dyn Fn(ConstantId) -> Result<TensorView<'a>, Error>,
-) -> Result<(Vec<f64>, Vec<f64>), Error> {
-    // What is read decides how much is computed, so that a number in code is no reason to take memory.
-    let mut all_alike = true;
-    for id in start.into_iter().chain(parts.iter().flat_map(Part::sources)) {
-        let len = view(id)?.len();
-        if len != 1 && len != channels {
-            return Err(Error::new(format!("{len} values for {channels} channels")));
-        }
-        all_alike &= len == 1;
-    }
-    let channels = if all_alike { 1 } else { channels };
-    let vector = |id: ConstantId| -> Result<Vec<f64>, Error> {
-        let view = view(id)?;
-        let values = plain(&view)?;
-        Ok(if values.len() == 1 {
-            vec![f64::from(values[0]); channels]
-        } else {
-            values.iter().copied().map(f64::from).collect()
-        })
-    };
-    let mut scale = vec![1.0; channels];
-    let mut shift = start.map_or_else(|| Ok(vec![0.0; channels]), vector)?;
-    for part in parts {
-        let (factor, offset) = match part {
-            Part::Norm { scale, bias, mean, variance, eps } => {
-                let (scale, bias, mean) = (vector(*scale)?, vector(*bias)?, vector(*mean)?);
-                let root = vector(*variance)?.into_iter().map(|variance| (variance + f64::from(*eps)).sqrt());
-                let factor: Vec<f64> = scale.iter().zip(root).map(|(scale, root)| scale / root).collect();
-                let offset = (0..channels).map(|c| bias[c] - mean[c] * factor[c]).collect();
-                (factor, offset)
-            }
-            Part::Mul(id) => (vector(*id)?, vec![0.0; channels]),
-            Part::Add(id) => (vec![1.0; channels], vector(*id)?),
-        };
-        for channel in 0..channels {
-            scale[channel] *= factor[channel];
-            shift[channel] = shift[channel] * factor[channel] + offset[channel];
-        }
-    }
-    Ok((scale, shift))
 }

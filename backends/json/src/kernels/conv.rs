@@ -9,6 +9,7 @@ mod blocked;
 mod depthwise;
 mod finish;
 mod first;
+mod int8;
 mod pack;
 mod plain;
 mod taps;
@@ -18,6 +19,9 @@ mod tile;
 mod transposed;
 mod winograd;
 
+pub use int8::{
+    INT8_FILTERS_LAYOUT, conv_int8, conv_int8_scratch_len, int8_filters_known, int8_filters_len, round_filters,
+};
 pub(super) use pack::Filters;
 
 use serde::{Deserialize, Serialize};

@@ -137,6 +137,8 @@ struct Block<'a, R> {
     b: Right<'a>,
     e: &'a Epilogue<'a>,
     out: finish::Target,
+    /// As [`Out::steps`] says.
+    steps: [usize; 2],
     space: Space,
 }
 
@@ -170,7 +172,8 @@ pub fn product(
     // Rows are gathered, and B is packed where it is not, by each thread that needs them.
     let (columns, rows) = grid(wanted, 1, units, tiles, shape.n >= 4 * shape.m);
     let (total, tasks) = (columns * rows, threads.count().min(columns * rows));
-    let block = Block { shape, isa: threads.isa(), dot, a, b, e, out: out.target(), space };
+    let steps = out.steps(shape.m, shape.n);
+    let block = Block { shape, isa: threads.isa(), dot, a, b, e, out: out.target(), steps, space };
     let scratch = SharedMut::new(scratch);
     threads.parallel_for(tasks, |task| {
         // SAFETY: one part of the scratch for each task.
@@ -197,9 +200,9 @@ fn check(shape: &Shape, a: &impl Rows, b: &Right<'_>, out: &Out<'_>, e: &Epilogu
             assert!(reach(&[shape.k, shape.n], strides).is_some_and(|len| b.len() >= len), "B is too short");
         }
     }
-    assert!(shape.m.checked_mul(shape.n).is_some_and(|len| out.len() == len), "C has another size");
+    assert!(out.fits(shape.m, shape.n), "C has another size");
     e.check(shape.m, shape.n);
-    assert!(e.rows.is_empty() || matches!(out, Out::Real(_)), "only numbers have factors by row");
+    assert!(e.rows.is_empty() || matches!(out, Out::Real(_) | Out::Blocked(_)), "only numbers have factors by row");
 }
 
 /// Scratch as bytes.
@@ -319,7 +322,7 @@ impl<R: Rows> Block<'_, R> {
                 rows: rows.len(),
                 row: rows.start,
                 columns,
-                width: self.shape.n,
+                steps: self.steps,
                 out: self.out,
                 e: self.e,
             };

@@ -6,6 +6,8 @@
 //! no vector features, every instruction in it becomes a call, and it is 30 times slower. To check, disassemble a
 //! program and look for functions of `core_arch` that are called.
 
+#[cfg(target_arch = "x86_64")]
+mod nearest;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod squares;
@@ -144,6 +146,15 @@ pub(crate) trait V16: Copy {
         unsafe { self.store(out.as_mut_ptr()) };
         out
     }
+    /// The nearest integer of each lane, the even one of two; of lanes that are beyond the type, or no number, anything.
+    #[inline(always)]
+    fn nearest(self) -> [i8; 16] {
+        let (lanes, mut nearest) = (self.lanes(), [0; 16]);
+        for (nearest, lane) in nearest.iter_mut().zip(lanes) {
+            *nearest = lane.round_ties_even() as i8;
+        }
+        nearest
+    }
     /// Lane i is what lane i + `HALF` was, for the lanes below `HALF`, which is 8, 4, 2 or 1.
     #[inline(always)]
     fn upper<const HALF: usize>(self) -> Self {
@@ -212,6 +223,10 @@ impl V16 for Avx2x16 {
     #[inline(always)]
     fn upper<const HALF: usize>(self) -> Self {
         upper::avx2::<HALF>(self)
+    }
+    #[inline(always)]
+    fn nearest(self) -> [i8; 16] {
+        nearest::avx2(self)
     }
     #[inline(always)]
     fn prefetch(p: *const f32) {
@@ -381,6 +396,10 @@ impl V16 for Avx512x16 {
     #[inline(always)]
     fn upper<const HALF: usize>(self) -> Self {
         upper::avx512::<HALF>(self)
+    }
+    #[inline(always)]
+    fn nearest(self) -> [i8; 16] {
+        nearest::avx512(self)
     }
     #[inline(always)]
     fn prefetch(p: *const f32) {

@@ -125,7 +125,7 @@ impl Op {
 
 impl Conv {
     fn check(&self) -> Result<(), String> {
-        let Conv { kind: _, kernel, strides, pads, dilations, group, act: _, math: _ } = self;
+        let Conv { kind: _, kernel, strides, pads, dilations, group, act: _, math: _, rounded: _ } = self;
         window(kernel, strides, dilations)?;
         range("a padding", pads, 0, MAX_WINDOW)?;
         range("the number of groups", &[*group], 1, MAX_WINDOW)
@@ -192,6 +192,12 @@ impl Recipe {
                 range("a number of channels", &[*filters, *channels], 0, MAX_SIZE)?;
                 range("a size of the window", kernel, 1, MAX_WINDOW)?;
                 range("the number of groups", &[*group], 1, MAX_WINDOW)?;
+                parts
+            }
+            Recipe::Rounded { weights: _, shape, parts } => {
+                let [filters, channels, kernel @ ..] = shape;
+                range("a number of channels", &[*filters, *channels], 0, MAX_SIZE)?;
+                range("a size of the window", kernel, 1, MAX_WINDOW)?;
                 parts
             }
             Recipe::Floats { constant: _, len: _ } => &Vec::new(),

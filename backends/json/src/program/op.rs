@@ -236,6 +236,9 @@ pub(crate) struct Conv {
     /// How exactly its products are computed.
     #[serde(default, skip_serializing_if = "Math::is_f32")]
     pub(crate) math: Math,
+    /// Whether its filters are of 8 bits.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub(crate) rounded: bool,
 }
 
 impl Conv {

@@ -266,7 +266,7 @@ fn numbers(value: &Value, path: &str, found: &mut Vec<String>) {
 #[test]
 fn no_number_makes_a_panic() {
     let plain: &[(&str, &str)] = &[];
-    let rounded = [product(), narrow()].map(|net| (net, &[("weights", "int8")][..]));
+    let rounded = [product(), narrow(), conv(18, 20, 1)].map(|net| (net, &[("weights", "int8")][..]));
     for (net, settings) in nets().into_iter().map(|net| (net, plain)).chain(rounded) {
         let mut compiled = compile(&net, settings);
         let original = code(&compiled);

@@ -18,7 +18,7 @@ pub(crate) const WIDTH: i64 = 1024;
 pub(crate) const CLOSE: f64 = 1e-5;
 
 /// What weights of a byte differ by.
-const COARSE: f64 = 2e-2;
+pub(crate) const COARSE: f64 = 2e-2;
 
 pub(crate) fn weight(name: &'static str) -> Constant {
     Constant::random(name, &[DEPTH, WIDTH], 1)

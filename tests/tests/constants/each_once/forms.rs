@@ -4,7 +4,7 @@ use byoc_core::artifact::manifest::{ClaimKind, Fate};
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::tensor::Tensor;
 
-use super::cases::{BATCH, CLOSE, DEPTH, WIDTH, weight, x};
+use super::cases::{BATCH, CLOSE, COARSE, DEPTH, WIDTH, weight, x};
 use super::check::{Case, Checked, Constant, Expected, check, input, model};
 
 /// Bytes of the weight that several read.
@@ -197,34 +197,54 @@ pub(crate) fn one_layout_kept(name: &'static str) -> Checked {
 const CHANNELS: i64 = 288;
 
 /// A convolution's weight, and the convolution.
-fn filters() -> (Constant, Model) {
-    let w = Constant::random("w", &[CHANNELS, CHANNELS, 3, 3], 1);
-    let model = model(&[&w]).input("x", Type::Float, &[1, CHANNELS, 6, 6]).node("Conv", &["x", "w"], &["y"]).output(
+fn filters(channels: i64) -> (Constant, Model) {
+    let w = Constant::random("w", &[channels, channels, 3, 3], 1);
+    let model = model(&[&w]).input("x", Type::Float, &[1, channels, 6, 6]).node("Conv", &["x", "w"], &["y"]).output(
         "y",
         Type::Float,
-        &[1, CHANNELS, 4, 4],
+        &[1, channels, 4, 4],
     );
     (w, model)
 }
 
 /// k. A convolution's weight, which json packs.
 pub(crate) fn convolution(name: &'static str) -> Checked {
-    let (w, model) = filters();
+    convolution_of(name, CHANNELS, &[], CLOSE)
+}
+
+/// k. The same, of channels that fill no blocks.
+pub(crate) fn convolution_of_few_blocks(name: &'static str) -> Checked {
+    convolution_of(name, CHANNELS + 10, &[], CLOSE)
+}
+
+/// k. The same in 8 bits.
+pub(crate) fn convolution_in_8_bits(name: &'static str) -> Checked {
+    let channels = CHANNELS + 10;
+    let checked = convolution_of(name, channels, &[("json.weights", "int8")], COARSE);
+    let [stored] = &checked.artifact.manifest().constants[..] else { panic!("`w` is one constant") };
+    // A scale and a sum for each filter; channels are filled up to four, and filters to eight.
+    let (rows, filters) = ((channels + 2) * 9, channels + 6);
+    assert_eq!(stored.shape, [(rows * filters + 8 * filters) as usize]);
+    checked
+}
+
+fn convolution_of(name: &'static str, channels: i64, settings: &'static [(&str, &str)], tolerance: f64) -> Checked {
+    let (w, model) = filters(channels);
     check(Case {
         name,
         model,
-        inputs: vec![input("x", &[1, CHANNELS, 6, 6], 77)],
+        inputs: vec![input("x", &[1, channels, 6, 6], 77)],
         backends: &[],
-        settings: &[],
+        settings,
         constants: vec![w.expect(0, &[Fate::Packed])],
         extra: 0,
-        tolerance: CLOSE,
+        tolerance,
     })
 }
 
 /// k. The same, read by another backend as it is.
 pub(crate) fn convolution_and_host(name: &'static str) -> Checked {
-    let (w, model) = filters();
+    let (w, model) = filters(CHANNELS);
     let model = model.input("one", Type::Float, &[1, 1, 1, 1]).node("Add", &["one", "w"], &["sum"]).output(
         "sum",
         Type::Float,

@@ -31,6 +31,7 @@ pub(super) fn lower(graph: &Graph<'_>, step: &Step) -> Option<Step> {
         group,
         act: Activation::None,
         math: Math::F32,
+        rounded: false,
     };
     Some(Step {
         name: step.name.clone(),

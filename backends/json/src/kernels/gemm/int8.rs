@@ -18,7 +18,7 @@ const MOST: f32 = 1e30;
 
 /// The integers that numbers become are -127 to 127, as bytes of A with 128 added.
 const LEVELS: f32 = 127.0;
-const ZERO: u8 = 128;
+pub(in crate::kernels) const ZERO: u8 = 128;
 
 /// Bytes of what is kept of each column beside its elements.
 const SCALE: usize = 4;
@@ -44,7 +44,7 @@ fn scale(most: f32) -> f32 {
 
 /// What numbers are multiplied by to become integers.
 #[inline(always)]
-fn inverse(scale: f32) -> f32 {
+pub(in crate::kernels) fn inverse(scale: f32) -> f32 {
     if scale == 0.0 { 0.0 } else { 1.0 / scale }
 }
 
@@ -101,6 +101,18 @@ pub struct Int8<'a> {
     pub packed: &'a [i8],
     /// What is known of it.
     pub known: &'a Int8Known,
+}
+
+impl<'a> Int8<'a> {
+    /// The scales of the columns.
+    pub(in crate::kernels) fn scales(&self) -> &'a [f32] {
+        &self.known.scales
+    }
+
+    /// The right side of a product of `k` rows and `n` columns.
+    pub(in crate::kernels) fn right(&self, k: usize, n: usize) -> Right<'a> {
+        Right::Packed(split(self.packed, k, n).0, &self.known.stats)
+    }
 }
 
 /// What a product reads of a packed B beside its panels; it holds for as many rows of A as it was made for.
@@ -222,8 +234,7 @@ fn one(
         }
     }
     let plain = Plain { bytes: rows, byte: Byte::U8, zero: i32::from(ZERO), columns: shape.k };
-    let right = Right::Packed(split(b.packed, p.k, p.n).0, &b.known.stats);
-    integer::product(threads, shape, &plain, right, Out::Real(&mut *c), &own, scratch);
+    integer::product(threads, shape, &plain, b.right(p.k, p.n), Out::Real(&mut *c), &own, scratch);
     if last.is_none() {
         finish_rows(threads, p, c, e);
     }
@@ -285,13 +296,13 @@ struct RoundRow<'a> {
 
 /// The bits of an absolute value: in order as integers, and those of what is not finite above all others.
 #[inline(always)]
-fn magnitude(number: f32) -> u32 {
+pub(in crate::kernels) fn magnitude(number: f32) -> u32 {
     number.to_bits() & !(1 << 31)
 }
 
 /// The scale of numbers of which this is the greatest magnitude.
 #[inline(always)]
-fn scale_of(most: u32) -> f32 {
+pub(in crate::kernels) fn scale_of(most: u32) -> f32 {
     let most = f32::from_bits(most);
     if most.is_finite() { scale(most) } else { f32::NAN }
 }

@@ -12,6 +12,7 @@ use super::linear::Byte;
 use super::pack::PANEL;
 use super::rows::{Image, Rows};
 use crate::kernels::isa::{Isa, Kernel, dispatch};
+use crate::kernels::layout::BLOCK;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::parallel::grid;
 use crate::kernels::parallel::{Threads, part};
@@ -82,7 +83,7 @@ pub fn depthwise(
     let (channels, taps) = (image.channels, image.kernel[0] * image.kernel[1]);
     assert!(taps <= MAX_TAPS && product(&[channels, taps]) == Some(weights.len()));
     assert!(product(&[channels, taps]).is_some_and(|k| image.fits(windows, k)), "A is too short");
-    assert!(windows.checked_mul(channels).is_some_and(|len| out.len() == len), "C has another size");
+    assert!(out.fits(windows, channels) && !matches!(out, Out::Blocked(_)), "C has another size");
     e.check(windows, channels);
     assert!(e.rows.is_empty(), "no factors by row");
     #[cfg(target_arch = "x86_64")]
@@ -219,7 +220,7 @@ impl Work<'_> {
                 rows: windows.len(),
                 row: windows.start,
                 columns: columns.start.min(channels)..columns.end.min(channels),
-                width: channels,
+                steps: [channels, BLOCK],
                 out: self.out,
                 e: self.e,
             };

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::linear::{Byte, Levels};
 use super::pack::PANEL;
+use crate::kernels::layout::BLOCK;
 
 /// Where the results go.
 #[derive(Debug)]
@@ -12,6 +13,8 @@ pub enum Out<'a> {
     Sums(&'a mut [i32]),
     /// `sum * factor + offset`, clamped; what is not a number stays none.
     Real(&'a mut [f32]),
+    /// The same as blocks of 16 columns, each of all rows; what is in the last one behind the last column is not written.
+    Blocked(&'a mut [f32]),
     /// The same, rounded to even, plus the zero point, within the range of the type.
     Bytes(&'a mut [u8], Byte, i32),
 }
@@ -31,22 +34,37 @@ impl Out<'_> {
         match self {
             Out::Sums(out) => Out::Sums(&mut out[start..start + len]),
             Out::Real(out) => Out::Real(&mut out[start..start + len]),
+            Out::Blocked(out) => Out::Blocked(&mut out[start..start + len]),
             Out::Bytes(out, byte, zero) => Out::Bytes(&mut out[start..start + len], *byte, *zero),
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         match self {
             Out::Sums(out) => out.len(),
-            Out::Real(out) => out.len(),
+            Out::Real(out) | Out::Blocked(out) => out.len(),
             Out::Bytes(out, ..) => out.len(),
         }
+    }
+
+    /// Whether it is for so many rows and columns.
+    pub(super) fn fits(&self, rows: usize, columns: usize) -> bool {
+        let columns = match self {
+            Out::Blocked(_) => columns.checked_next_multiple_of(BLOCK),
+            _ => Some(columns),
+        };
+        columns.and_then(|columns| rows.checked_mul(columns)) == Some(self.len())
+    }
+
+    /// Elements from a row to the next, and from 16 columns to the next 16.
+    pub(super) fn steps(&self, rows: usize, columns: usize) -> [usize; 2] {
+        if matches!(self, Out::Blocked(_)) { [BLOCK, BLOCK * rows] } else { [columns, BLOCK] }
     }
 
     pub(super) fn target(self) -> Target {
         match self {
             Out::Sums(out) => Target::Sums(out.as_mut_ptr()),
-            Out::Real(out) => Target::Real(out.as_mut_ptr()),
+            Out::Real(out) | Out::Blocked(out) => Target::Real(out.as_mut_ptr()),
             Out::Bytes(out, byte, zero) => Target::Bytes(out.as_mut_ptr(), byte, zero),
         }
     }
@@ -116,8 +134,8 @@ pub(super) struct Finish<'a> {
     pub(super) row: usize,
     /// The columns: of one panel for [`Finish::row`], of as many as are multiplied together elsewhere.
     pub(super) columns: Range<usize>,
-    /// Columns of C.
-    pub(super) width: usize,
+    /// As [`Out::steps`] says.
+    pub(super) steps: [usize; 2],
     pub(super) out: Target,
     pub(super) e: &'a Epilogue<'a>,
 }
@@ -149,7 +167,14 @@ impl<'a> Finish<'a> {
     /// Where a row of C begins.
     #[inline(always)]
     pub(super) fn at(&self, row: usize) -> usize {
-        (self.row + row) * self.width + self.columns.start
+        self.place(row, 0)
+    }
+
+    /// Where the columns of a row of C are from the one of that number on, which is the first of a panel: up to 16 follow each other.
+    #[inline(always)]
+    pub(super) fn place(&self, row: usize, column: usize) -> usize {
+        let column = self.columns.start + column;
+        (self.row + row) * self.steps[0] + column / BLOCK * self.steps[1] + column % BLOCK
     }
 
     /// Writes what comes of the sums of a row.

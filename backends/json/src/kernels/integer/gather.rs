@@ -81,8 +81,10 @@ impl To<'_> {
         let vectors = count.next_multiple_of(WIDE);
         match (self.bytes.get(start..start + vectors), self.out.get_mut(at..at + vectors)) {
             (Some(bytes), Some(out)) => {
+                // A number of 128 bits: a loop over bytes is none of vectors in every build.
+                let flip = u128::from_ne_bytes([flip; WIDE]);
                 for (out, bytes) in out.as_chunks_mut::<WIDE>().0.iter_mut().zip(bytes.as_chunks::<WIDE>().0) {
-                    *out = bytes.map(|byte| byte ^ flip);
+                    *out = (u128::from_ne_bytes(*bytes) ^ flip).to_ne_bytes();
                 }
             }
             _ => {

@@ -1,6 +1,7 @@
 //! Integer products and convolutions against plain loops, to the bit, on every instruction set.
 
 use super::*;
+use crate::kernels::layout::BLOCK;
 
 /// Bytes that are the same in every run.
 fn bytes(len: usize, seed: u64) -> Vec<u8> {
@@ -188,7 +189,7 @@ fn dot_products_are_alike() {
                 let range = first..panels.min(first + dot.panels());
                 let columns = range.start * PANEL..width.min(range.end * PANEL);
                 let target = Out::Sums(&mut out).target();
-                let finish = Finish { sums: &[], rows: m, row: 0, columns, width, out: target, e: &e };
+                let finish = Finish { sums: &[], rows: m, row: 0, columns, steps: [width, BLOCK], out: target, e: &e };
                 let tiles = Tiles {
                     bytes: &rows[..m * depth],
                     wide: &wide[..m * depth],

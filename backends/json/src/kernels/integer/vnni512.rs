@@ -117,8 +117,8 @@ impl<'a> Real<'a> {
     unsafe fn write<const P: usize, const W: usize>(&self, tiles: &Tiles<'_>, row: usize, sums: [[__m512i; P]; W]) {
         for p in 0..P {
             let of_row = self.rows.get(row + p).copied();
-            let out = self.out.wrapping_add(tiles.finish.at(row + p));
             for w in 0..W {
+                let out = self.out.wrapping_add(tiles.finish.place(row + p, w * LANES));
                 // SAFETY: the caller vouches for the CPU and the rows; only columns that there are are written.
                 unsafe {
                     let mut real = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[w][p]), self.factors[w]);
@@ -127,7 +127,7 @@ impl<'a> Real<'a> {
                     }
                     // The second operand is taken where it is not a number.
                     let clamped = _mm512_min_ps(self.hi, _mm512_max_ps(self.lo, _mm512_add_ps(real, self.offsets[w])));
-                    _mm512_mask_storeu_ps(out.wrapping_add(w * LANES), self.masks[w], clamped);
+                    _mm512_mask_storeu_ps(out, self.masks[w], clamped);
                 }
             }
         }

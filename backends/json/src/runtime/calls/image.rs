@@ -1,12 +1,14 @@
 //! Calls on images: convolution, pooling, affine, response normalisation, layouts.
 
+use std::cell::OnceCell;
+
 use byoc_plugin_api::Error;
 
 use super::super::memory::Io;
 use super::{Call, Ready, Signature, bad_shapes};
 use crate::kernels::{
-    self, Activation, ConvKind, ConvParams, Layout, LrnParams, MAX_BLOCKED_LRN, Math, PoolKind, PoolParams, Reduce,
-    from_blocked, product, to_blocked,
+    self, Activation, ConvKind, ConvParams, Int8, Int8Known, Layout, LrnParams, MAX_BLOCKED_LRN, Math, PoolKind,
+    PoolParams, Reduce, from_blocked, product, to_blocked,
 };
 use crate::program::{Conv, Pool};
 
@@ -44,10 +46,21 @@ pub(super) fn conv(signature: &Signature<'_>, conv: &Conv) -> Result<Ready, Erro
         && blocked(signature.output_value(0)) == conv.kind.output_blocked()
         && !blocked(signature.input_value(1))
         && signature.input_value(3).is_none_or(|value| value.blocked == conv.kind.output_blocked());
-    let weights =
-        product(signature.input(1)?) == Some(conv.kind.packed_len(&params).ok_or_else(|| bad_shapes(signature))?);
+    let len = match conv.rounded {
+        true if conv.group == 1 && conv.kind.packing() == ConvKind::Blocked && conv.kind.supports(&params) => {
+            kernels::int8_filters_len([params.oc, params.ic, params.kh, params.kw])
+        }
+        true => None,
+        false => conv.kind.packed_len(&params),
+    };
+    let weights = product(signature.input(1)?) == Some(len.ok_or_else(|| bad_shapes(signature))?);
     if !weights || !bias || !residual || !layouts {
         return Err(bad_shapes(signature));
+    }
+    if conv.rounded {
+        let scratch = kernels::conv_int8_scratch_len(&params, signature.threads.count());
+        let scratch = scratch.ok_or_else(|| bad_shapes(signature))?;
+        return Ok(Ready { scratch, ..Ready::new(Rounded { params, known: OnceCell::new() }) });
     }
     if !conv.kind.is_on_units(&params, signature.threads) {
         params.math = Math::F32;
@@ -66,6 +79,28 @@ impl Call for Convolution {
         let (bias, residual) = (io.inputs.optional(2)?, io.inputs.optional(3)?);
         let y = io.outputs.take(0)?;
         kernels::conv(io.threads, self.kind, &self.params, x, w, bias, residual, y, io.scratch);
+        Ok(())
+    }
+}
+
+/// A convolution with filters of 8 bits.
+struct Rounded {
+    params: ConvParams,
+    /// What is known of the filters: found out when they are first multiplied.
+    known: OnceCell<Int8Known>,
+}
+
+impl Call for Rounded {
+    fn computed_as(&self) -> Option<&'static str> {
+        Some("int8")
+    }
+
+    fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
+        let (x, packed) = (io.inputs.slice(0)?, io.inputs.slice(1)?);
+        let (bias, residual) = (io.inputs.optional(2)?, io.inputs.optional(3)?);
+        let known = self.known.get_or_init(|| kernels::int8_filters_known(io.threads, &self.params, packed));
+        let filters = Int8 { packed, known };
+        kernels::conv_int8(io.threads, &self.params, x, filters, bias, residual, io.outputs.take(0)?, io.scratch);
         Ok(())
     }
 }
