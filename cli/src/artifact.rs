@@ -92,6 +92,8 @@ pub(crate) struct Opened {
     pub(crate) found: Vec<Input>,
     /// How it is loaded.
     pub(crate) options: LoadOptions,
+    /// What opening an artifact took, without looking for plugins and comparing digests: a part of loading it.
+    opening: Duration,
     /// A session that was loaded to see whether the variant can be, and how long that took.
     first: Option<(Session, Duration)>,
     /// Better variants that cannot be loaded here.
@@ -101,7 +103,7 @@ pub(crate) struct Opened {
 impl Opened {
     fn new(part: Part, registry: Registry, options: LoadOptions) -> Opened {
         let (open_sizes, found, passed_over) = (Shapes::default(), Vec::new(), Vec::new());
-        Opened { part, registry, open_sizes, found, options, first: None, passed_over }
+        Opened { part, registry, open_sizes, found, options, opening: Duration::ZERO, first: None, passed_over }
     }
 
     /// The artifact, unless it is a file in a backend's own format.
@@ -122,7 +124,7 @@ impl Opened {
         self.artifact()?.variant()
     }
 
-    /// A session of it, and how long loading took; `path` is the file.
+    /// A session of it, and how long loading took, from the file on; `path` is the file.
     pub(crate) fn load(&mut self, path: &Path) -> Result<(Session, Duration)> {
         if let Some(first) = self.first.take() {
             return Ok(first);
@@ -132,7 +134,7 @@ impl Opened {
             Part::Artifact(artifact) => Session::load(Artifact::clone(artifact), &self.registry, &self.options),
             Part::File(opened) => Session::of_file(opened, path, &self.options),
         }?;
-        Ok((session, start.elapsed()))
+        Ok((session, self.opening + start.elapsed()))
     }
 }
 
@@ -214,12 +216,14 @@ pub(crate) fn open(execution: &Execution, digests: Digests, profile: bool) -> Re
         let message = format!("'{path}' is compiled already, so it takes no --backend");
         return Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out, or name the .onnx model"));
     }
+    let start = Instant::now();
     let opened = match find(&execution.file, &execution.places())? {
         Compiled::Artifact(file) => {
+            let opening = start.elapsed();
             if execution.verify_digests || digests == Digests::Always {
                 file.verify_digests()?;
             }
-            best(execution, &file, &options)?
+            best(execution, &file, opening, &options)?
         }
         Compiled::File(opened) => {
             no_flags_of_artifacts(execution, "a file of a backend's own")?;
@@ -258,20 +262,27 @@ fn no_flags_of_artifacts(execution: &Execution, kind: &str) -> Result<()> {
 }
 
 /// The variant that is named, or else the best one that can be loaded; tells which.
-fn best(execution: &Execution, file: &ArtifactFile, options: &dyn Fn(Settings) -> LoadOptions) -> Result<Opened> {
+fn best(
+    execution: &Execution,
+    file: &ArtifactFile,
+    opening: Duration,
+    options: &dyn Fn(Settings) -> LoadOptions,
+) -> Result<Opened> {
     let settings = &execution.backends.backend_opt;
     let wanted = Wanted { variant: execution.variant.as_deref(), devices: &execution.devices.device, settings };
     let choice = !file.variants().is_empty() && wanted.variant.is_none();
+    let mut start = Instant::now();
     let Best { loaded, passed_over } = load_best(file, wanted, &mut |artifact, elsewhere| {
+        let of_variant = start.elapsed();
         let registry = compile_request::registry_for(&execution.places(), &artifact)?;
         let settings = settings_for(&registry, settings, elsewhere);
         let options = options(run_options(&registry, &settings)?);
         let found = artifact.constant_files(execution.constants_from.as_deref());
         let mut opened = Opened::new(Part::Artifact(Box::new(artifact)), registry, options);
-        opened.found = found;
-        if choice {
-            opened.first = Some(opened.load(&execution.file)?);
-        }
+        (opened.found, opened.opening) = (found, opening + of_variant);
+        let first = if choice { Some(opened.load(&execution.file)) } else { None };
+        start = Instant::now();
+        opened.first = first.transpose()?;
         Ok(opened)
     })?;
     if let Some(name) = loaded.variant().filter(|_| choice) {

@@ -28,7 +28,7 @@ def quantised(given: Path, target: Path) -> Path:
     target.mkdir(parents=True, exist_ok=True)
     model = target / "model.onnx"
     if not model.exists():
-        quantize_dynamic(given / "model.onnx", model, weight_type=QuantType.QInt8, per_channel=True, op_types_to_quantize=["MatMul", "Gemm"])
+        quantize_dynamic(given / "model.onnx", model, weight_type=QuantType.QInt8, per_channel=True, op_types_to_quantize=["MatMul", "Gemm", "Conv"])
     return model
 
 

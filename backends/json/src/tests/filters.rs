@@ -113,7 +113,7 @@ fn filters_behind_factors_are_rounded() {
     net.output(y);
     assert!(calls(&net).iter().any(|call| call == "scale_filters"));
     let (found, kernels) = results(&net, &ROUNDED, 1);
-    assert_eq!(kernels, ["to_blocked", "binary", "conv int8", "from_blocked", "copy"]);
+    assert_eq!(kernels, ["binary", "to_blocked", "conv int8", "from_blocked", "copy"]);
     let (exact, _) = results(&net, &[], 1);
     assert_close("scaled", &found, &exact, Limit::of_largest(2e-2, &exact));
 }

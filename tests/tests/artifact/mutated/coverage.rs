@@ -22,7 +22,7 @@ const FORMS: [(&str, &str); 8] = [
     ("program.rs", "Source"),
     ("constants/integer.rs", "Form"),
     ("constants/recipe.rs", "Recipe"),
-    ("constants/recipe.rs", "Part"),
+    ("constants/parts.rs", "Part"),
 ];
 
 /// Operators that are computed when a model is compiled, or are views of what they are given.
