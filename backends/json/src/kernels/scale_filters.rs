@@ -29,24 +29,24 @@ pub(crate) fn scale(threads: &Threads, filters: usize, w: &[f32], factors: &[f32
         let rows = part(full / BLOCK, parts, i);
         // SAFETY: tasks have rows of their own.
         let y = unsafe { out.slice(rows.start * BLOCK, rows.len() * BLOCK) };
-        dispatch(threads.isa(), Rows { w: &w[rows.start * BLOCK..][..y.len()], factors, first: rows.start, y });
+        let w = &w[rows.start * BLOCK..][..y.len()];
+        dispatch(threads.isa(), Rows { w, factors, first: rows.start, row: BLOCK, count: rows.len(), y });
     });
-    // The longer rows of the last blocks, and what is behind them.
     let row = layout.row(layout.shared());
-    let (rows, behind) = rest.split_at_mut(channels * row);
-    let longer = rows.chunks_exact_mut(row.max(1)).zip(w[full..].chunks_exact(row.max(1)));
-    for ((y, w), factor) in longer.zip(factors) {
-        y.iter_mut().zip(w).for_each(|(y, w)| *y = w * factor);
+    if row > 0 {
+        dispatch(threads.isa(), Rows { w: &w[full..], factors, first: 0, row, count: channels, y: rest });
     }
-    behind.fill(0.0);
 }
 
-/// Some rows of 16 output channels.
+/// Some rows of output channels.
 struct Rows<'a> {
     w: &'a [f32],
     factors: &'a [f32],
     /// The number of the first row.
     first: usize,
+    /// Values of a row.
+    row: usize,
+    count: usize,
     y: &'a mut [f32],
 }
 
@@ -56,10 +56,64 @@ impl Kernel for Rows<'_> {
     #[inline(always)]
     unsafe fn run<V: V16>(self) {
         let mut channel = self.first % self.factors.len();
-        for (w, y) in self.w.chunks_exact(BLOCK).zip(self.y.chunks_exact_mut(BLOCK)) {
-            // SAFETY: `dispatch` checked the features; both have 16 values.
-            unsafe { V::load(w.as_ptr()).mul(V::splat(self.factors[channel])).store(y.as_mut_ptr()) };
+        for at in (0..self.count).map(|row| row * self.row) {
+            // What is written too far, the next row overwrites; the layout has room behind the last one.
+            for at in (at..at + self.row).step_by(BLOCK) {
+                let (w, y) = (&self.w[at..][..BLOCK], &mut self.y[at..][..BLOCK]);
+                // SAFETY: `dispatch` checked the features; both have 16 values.
+                unsafe { V::load(w.as_ptr()).mul(V::splat(self.factors[channel])).store(y.as_mut_ptr()) };
+            }
             channel = if channel + 1 == self.factors.len() { 0 } else { channel + 1 };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::isa::Isa;
+    use crate::kernels::{Activation, ConvKind, ConvParams, Math};
+    use crate::tests::harness::noise;
+
+    /// The packed filters, or those times the factors.
+    fn packed(channels: usize, filters: usize, factors: Option<&[f32]>) -> Vec<f32> {
+        let p = ConvParams {
+            n: 1,
+            ic: channels,
+            ih: 1,
+            iw: 1,
+            oc: filters,
+            oh: 1,
+            ow: 1,
+            kh: 1,
+            kw: 1,
+            stride: [1, 1],
+            pad: [0, 0],
+            dilation: [1, 1],
+            group: 1,
+            act: Activation::None,
+            math: Math::F32,
+        };
+        let mut weights = noise(channels * filters, 1);
+        if let Some(factors) = factors {
+            weights.iter_mut().zip(factors.iter().cycle()).for_each(|(weight, factor)| *weight *= factor);
+        }
+        let mut packed = vec![f32::NAN; ConvKind::Blocked.packed_len(&p).expect("countable")];
+        ConvKind::Blocked.pack(&p, &weights, &mut packed);
+        packed
+    }
+
+    #[test]
+    fn rows_of_every_length() {
+        for (channels, filters) in [(8, 16), (20, 7), (33, 24), (17, 64), (40, 70), (200, 200)] {
+            let factors = noise(channels, 2);
+            let (w, expected) = (packed(channels, filters, None), packed(channels, filters, Some(&factors)));
+            for (&isa, count) in Isa::available().iter().flat_map(|isa| [1, 3].map(|count| (isa, count))) {
+                let mut y = vec![f32::NAN; w.len()];
+                scale(&Threads::with_isa(count, isa), filters, &w, &factors, &mut y);
+                assert_eq!(y, expected, "{channels} {filters} {isa:?} {count}");
+            }
+        }
+        assert!(!fits([0, 16], 0) && !fits([16, 0], 0) && !fits([16, 17], 16 * 17) && fits([16, 17], 16 * 17 + 15));
     }
 }
