@@ -1,4 +1,5 @@
-//! Filters of convolutions are rounded to 8 bits where the user asked for that.
+//! Filters of convolutions are rounded to 8 bits where the user asked for that: all steps that read them must be convolutions by them, for
+//! they are stored once, and each must be a number that can be scaled.
 
 use byoc_plugin_api::Error;
 

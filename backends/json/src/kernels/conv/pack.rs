@@ -12,8 +12,8 @@ pub(super) fn group_blocks(p: &ConvParams) -> (usize, usize, usize) {
 
 /// Where the filters of [`ConvKind::Blocked`] and [`ConvKind::Winograd`] are: [group][panel][i block][tap][i][o]. A panel has the 16
 /// channels of an output block; where the last block is not full, it shares one with the block before it, whose rows are longer by
-/// its channels. Input blocks have as many rows as channels. So filters are no larger than they were before, whatever the channels, but for
-/// what is behind the last row: whole vectors are read there, too.
+/// its channels. Input blocks have as many rows as channels. So filters are no larger than the model's, whatever the channels, but for
+/// what is behind the last row: whole vectors are read there, too, whose lanes past the last channel count for nothing.
 #[derive(Clone, Copy)]
 pub(in crate::kernels) struct Filters {
     /// Channels of a kernel's group; wider than the convolution's own where small groups are joined.
