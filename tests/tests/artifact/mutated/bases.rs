@@ -45,7 +45,7 @@ pub(crate) fn bases() -> Vec<Base> {
     let base = |name, model, settings| Base { name, model, settings };
     [
         base("first", first(), ALL),
-        base("blocked", blocked(), ALL),
+        base("blocked", blocked(), ROUNDED),
         base("winograd", winograd(), ALL),
         base("grouped", grouped(), UNPACKED),
         base("depthwise", depthwise(), ALL),
