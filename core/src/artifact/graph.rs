@@ -21,7 +21,7 @@ pub(super) fn encode(contents: &impl Serialize) -> Result<Vec<u8>, String> {
 
 /// The manifest, or the list of variants, of a section, and how many bytes of JSON it is.
 pub(super) fn decode<T: DeserializeOwned>(section: &[u8]) -> Result<(T, u64), String> {
-    // Room for what most are, so that it need not grow; the bytes come from the file, so no more than some.
+    // Room for what most are, so that it need not grow; 1 MiB at most, for a damaged file may have a long section.
     let mut json = Vec::with_capacity(section.len().saturating_mul(10).min(1 << 20));
     let read = ZlibDecoder::new(section).take(MOST_BYTES).read_to_end(&mut json).map_err(|error| error.to_string())?;
     if read as u64 == MOST_BYTES {

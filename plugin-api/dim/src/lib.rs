@@ -45,6 +45,11 @@ impl<'de> Deserialize<'de> for Dim {
                 usize::try_from(size).map(Dim::Fixed).map_err(|_| E::invalid_value(Unexpected::Unsigned(size), &self))
             }
 
+            // Formats that tell no signs apart.
+            fn visit_i64<E: Error>(self, size: i64) -> std::result::Result<Dim, E> {
+                usize::try_from(size).map(Dim::Fixed).map_err(|_| E::invalid_value(Unexpected::Signed(size), &self))
+            }
+
             fn visit_str<E: Error>(self, text: &str) -> std::result::Result<Dim, E> {
                 Ok(Dim::Symbolic(text.to_owned()))
             }

@@ -161,3 +161,21 @@ fn the_least_number_overflows_into_an_error() {
     assert!(least.scale(-1).is_err());
     assert_eq!(least.floor_div(&Expr::from(2)), Ok(Expr::from(i64::MIN / 2)));
 }
+
+#[test]
+fn dims_are_read_from_sizes_and_texts() {
+    use serde::Deserialize;
+    use serde::de::IntoDeserializer;
+    use serde::de::value::Error;
+
+    fn read<'de>(value: impl IntoDeserializer<'de, Error>) -> std::result::Result<Dim, String> {
+        Dim::deserialize(value.into_deserializer()).map_err(|error| error.to_string())
+    }
+
+    assert_eq!([read(7u64), read(7i64)], [Ok(Dim::Fixed(7)), Ok(Dim::Fixed(7))]);
+    assert_eq!(read("batch*2"), Ok(Dim::Symbolic("batch*2".into())));
+    let refused = |found: &str| Err(format!("invalid {found}, expected a size, or the text of an expression"));
+    assert_eq!(read(-1i64), refused("value: integer `-1`"));
+    assert_eq!(read(1.5), refused("type: floating point `1.5`"));
+    assert_eq!(read(()), refused("type: unit value"));
+}

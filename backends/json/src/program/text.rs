@@ -44,6 +44,7 @@ pub(crate) fn decode(code: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     }
     let most = MOST.min(MOST_A_BYTE.saturating_mul(code.len()));
     let mut decoder = ZlibDecoder::new(code).take(most as u64);
+    // Room for what most are, so that it need not grow; 1 MiB at most, whatever the code's length.
     let mut json = Vec::with_capacity(code.len().saturating_mul(12).min(1 << 20));
     decoder.read_to_end(&mut json).map_err(|error| error.to_string())?;
     if json.len() == most {

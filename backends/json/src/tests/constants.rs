@@ -1,7 +1,7 @@
 //! Who owns which bytes.
 
 use byoc_plugin_api::testing::{Lies, RegionBuilder, Tensor};
-use byoc_plugin_api::{Attribute, BoundConstants, Environment};
+use byoc_plugin_api::{Attribute, BoundConstants, DType, Environment};
 
 use super::harness::{check, compile, empty, json};
 
@@ -62,13 +62,18 @@ fn a_weight_of_two_kinds_of_convolution_is_stored_once() {
     let y = net.node("Conv", &[x, w], [1, 16, 16, 16], "pads=[1,1,1,1]");
     let y = net.node("Conv", &[y, w], [1, 16, 8, 8], "pads=[1,1,1,1] strides=[2,2]");
     net.output(y);
-    for (settings, expected) in [(&[][..], "winograd"), (&[("winograd", "false")], "blocked")] {
+    for (settings, expected, dtype) in [
+        (&[][..], "winograd", DType::F32),
+        (&[("winograd", "false")], "blocked", DType::F32),
+        (&[("weights", "int8")], "winograd", DType::I8),
+    ] {
         let compiled = compile(&net, settings);
         let code: serde_json::Value = serde_json::from_slice(&compiled.code).expect("JSON");
         let kinds =
             code["steps"].as_array().expect("steps").iter().filter_map(|step| step["call"]["conv"]["kind"].as_str());
         assert_eq!(kinds.collect::<Vec<_>>(), [expected, "blocked"]);
         assert_eq!(compiled.claims.words(), ["packed"]);
+        assert_eq!(compiled.claims.packed()[0].0.dtype, dtype);
         assert_eq!(code["constants"].as_array().map(Vec::len), Some(1));
     }
     check(&net, &[]);

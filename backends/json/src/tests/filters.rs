@@ -89,20 +89,6 @@ fn filters_that_have_no_scale() {
     }
 }
 
-/// Two convolutions with the same filters read the same bytes.
-#[test]
-fn filters_of_two_convolutions_are_stored_once() {
-    let mut net = empty();
-    let x = net.input([1, 16, 8, 8]);
-    let w = net.weight([16, 16, 3, 3]);
-    let y = net.node("Conv", &[x, w], [1, 16, 8, 8], "pads=[1,1,1,1]");
-    let y = net.node("Conv", &[y, w], [1, 16, 4, 4], "pads=[1,1,1,1] strides=[2,2]");
-    net.output(y);
-    let compiled = compile(&net, &ROUNDED);
-    assert_eq!(compiled.claims.words(), ["packed"]);
-    assert_eq!(compiled.claims.packed()[0].0.dtype, DType::I8);
-}
-
 /// Factors of channels are multiplied into filters of f32 at the run; those of 8 bits stay, and the image gets the factors.
 #[test]
 fn filters_behind_factors_are_rounded() {

@@ -86,6 +86,19 @@ pub(super) fn call_of(step: &serde_json::Value) -> &str {
     call.as_str().or_else(|| call.as_object()?.keys().next().map(String::as_str)).expect("call")
 }
 
+/// Threads of every instruction set: one, two and three.
+pub(crate) fn configurations() -> impl Iterator<Item = Threads> {
+    Isa::available().iter().flat_map(|&isa| [1, 2, 3].map(|count| Threads::with_isa(count, isa)))
+}
+
+/// The integers that numbers are rounded to with one scale, and the scale, by the definition.
+pub(crate) fn rounded(numbers: &[f32]) -> (Vec<i32>, f32) {
+    let most = numbers.iter().fold(0f32, |most, number| most.max(number.abs()));
+    let scale = most / 127.0;
+    let level = |number: &f32| if most == 0.0 { 0 } else { (number * (1.0 / scale)).round_ties_even() as i32 };
+    (numbers.iter().map(level).collect(), scale)
+}
+
 /// Random numbers from -1 to 1, multiples of 2^-23: sums of few are exact.
 pub(crate) fn noise(len: usize, seed: u64) -> Vec<f32> {
     let mut random = Rng::with_seed(seed);

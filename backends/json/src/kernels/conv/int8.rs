@@ -67,7 +67,8 @@ pub fn int8_filters_known(threads: &Threads, p: &ConvParams, packed: &[i8]) -> I
     Int8Known::new(threads, &product, packed)
 }
 
-/// How scratch is cut: bytes of an image, scales of the filters, what the product needs.
+/// The sizes of what scratch begins with; a factor for each filter, the greatest number of each thread's part and what the product needs
+/// come behind it.
 struct Space {
     shape: Shape,
     /// Bytes of a pixel.
@@ -279,43 +280,21 @@ const _: () = assert!(BLOCK.is_multiple_of(DEPTH), "blocks of channels are whole
 #[cfg(test)]
 mod tests {
     use super::super::image_len;
+    use super::super::tests::{Case as Sizes, params};
     use super::*;
-    use crate::kernels::isa::Isa;
     use crate::kernels::layout::{from_blocked, to_blocked};
-    use crate::kernels::precision::Math;
-    use crate::tests::harness::noise;
+    use crate::tests::harness::{configurations, noise, rounded};
 
-    /// IC, OC, size of the image, of the window, stride, padding, dilation.
-    const CASES: &[[usize; 7]] = &[
-        [16, 16, 5, 1, 1, 0, 1],
-        [24, 40, 7, 1, 1, 0, 1],
-        [18, 33, 9, 3, 1, 1, 1],
-        [64, 20, 12, 3, 2, 1, 1],
-        [70, 64, 6, 1, 2, 0, 1],
-        [9, 7, 10, 2, 1, 1, 2],
-        [300, 50, 4, 1, 1, 0, 1],
+    /// As the cases of the other kernels.
+    const SIZES: &[Sizes] = &[
+        (1, 16, 16, 1, [5, 5], [1, 1], [1, 1], [0; 4], [1, 1]),
+        (2, 24, 40, 1, [7, 7], [1, 1], [1, 1], [0; 4], [1, 1]),
+        (1, 18, 33, 1, [9, 9], [3, 3], [1, 1], [1; 4], [1, 1]),
+        (2, 64, 20, 1, [12, 12], [3, 3], [2, 2], [1; 4], [1, 1]),
+        (1, 70, 64, 1, [6, 6], [1, 1], [2, 2], [0; 4], [1, 1]),
+        (2, 9, 7, 1, [10, 10], [2, 2], [1, 1], [1; 4], [2, 2]),
+        (1, 300, 50, 1, [4, 4], [1, 1], [1, 1], [0; 4], [1, 1]),
     ];
-
-    fn params(n: usize, [ic, oc, size, kernel, stride, pad, dilation]: [usize; 7], act: Activation) -> ConvParams {
-        let out = (size + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1;
-        ConvParams {
-            n,
-            ic,
-            ih: size,
-            iw: size,
-            oc,
-            oh: out,
-            ow: out,
-            kh: kernel,
-            kw: kernel,
-            stride: [stride; 2],
-            pad: [pad; 2],
-            dilation: [dilation; 2],
-            group: 1,
-            act,
-            math: Math::F32,
-        }
-    }
 
     /// The operands of a convolution; images are NCHW.
     struct Case {
@@ -381,14 +360,6 @@ mod tests {
         blocked
     }
 
-    /// The integers of numbers, and their scale, by the definition.
-    fn rounded(numbers: &[f32]) -> (Vec<i32>, f32) {
-        let most = numbers.iter().fold(0f32, |most, number| most.max(number.abs()));
-        let scale = most / 127.0;
-        let level = |number: &f32| if most == 0.0 { 0 } else { (number * (1.0 / scale)).round_ties_even() as i32 };
-        (numbers.iter().map(level).collect(), scale)
-    }
-
     /// The sums of the products of an image and a filter, for each output pixel.
     fn sums(p: &ConvParams, x: &[i32], filter: &[i32]) -> Vec<i32> {
         let place = |axis: usize, size: usize, at: usize, tap: usize| {
@@ -408,17 +379,13 @@ mod tests {
         sums
     }
 
-    fn configurations() -> impl Iterator<Item = Threads> {
-        Isa::available().iter().flat_map(|&isa| [1, 2, 3].map(|count| Threads::with_isa(count, isa)))
-    }
-
     /// To the bit, on every instruction set.
     #[test]
     fn sums_of_rounded_images_and_filters() {
-        for (index, &sizes) in CASES.iter().enumerate() {
+        for (index, &sizes) in SIZES.iter().enumerate() {
             for adds in [false, true] {
                 let act = [Activation::Relu, Activation::None][index / 2 % 2];
-                let case = Case::new(params(1 + index % 2, sizes, act), adds);
+                let case = Case::new(params(sizes, act), adds);
                 let want = case.expected();
                 for threads in configurations() {
                     let (isa, count) = (threads.isa(), threads.count());
@@ -431,7 +398,8 @@ mod tests {
     /// A number that is not finite leaves no number of its image, and all of the others.
     #[test]
     fn images_that_have_no_scale() {
-        let mut case = Case::new(params(3, [16, 16, 5, 3, 1, 1, 1], Activation::None), false);
+        let sizes = (3, 16, 16, 1, [5, 5], [3, 3], [1, 1], [1; 4], [1, 1]);
+        let mut case = Case::new(params(sizes, Activation::None), false);
         let plain = case.found(&Threads::new(1));
         (case.x[7], case.x[16 * 25 + 399]) = (f32::INFINITY, f32::NAN);
         for threads in configurations() {

@@ -4,7 +4,8 @@ use super::pack::Filters;
 use super::*;
 use crate::kernels::isa::Isa;
 use crate::kernels::layout::{from_blocked, to_blocked};
-use crate::tests::harness::noise;
+use crate::kernels::scale_filters;
+use crate::tests::harness::{configurations, noise};
 
 fn act(a: Activation, v: f64) -> f64 {
     match a {
@@ -119,9 +120,9 @@ fn check(p: &ConvParams) {
 }
 
 /// n, ic, oc, group, (ih, iw), (kh, kw), stride, pad (top, left, bottom, right), dilation
-type Case = (usize, usize, usize, usize, [usize; 2], [usize; 2], [usize; 2], [usize; 4], [usize; 2]);
+pub(super) type Case = (usize, usize, usize, usize, [usize; 2], [usize; 2], [usize; 2], [usize; 4], [usize; 2]);
 
-fn params(c: Case, act: Activation) -> ConvParams {
+pub(super) fn params(c: Case, act: Activation) -> ConvParams {
     let (n, ic, oc, group, [ih, iw], [kh, kw], stride, pad, dilation) = c;
     let out = |i: usize, k: usize, axis: usize| {
         (i + pad[axis] + pad[axis + 2] - (k - 1) * dilation[axis] - 1) / stride[axis] + 1
@@ -214,6 +215,31 @@ fn filters_lie_side_by_side_and_whole_vectors_are_read() {
         assert!(len - used < BLOCK && readers[..used].iter().all(|&count| count == 1));
         assert!(readers[used..].iter().all(|&count| count == 0));
     }
+}
+
+/// Packed filters times a factor for each input channel are those of weights times the factors.
+#[test]
+fn packed_filters_are_scaled() {
+    for (channels, filters) in [(8, 16), (20, 7), (33, 24), (17, 64), (40, 70), (200, 200)] {
+        let sizes = (1, channels, filters, 1, [1, 1], [1, 1], [1, 1], [0; 4], [1, 1]);
+        let p = params(sizes, Activation::None);
+        let packed = |weights: &[f32]| {
+            let mut packed = vec![f32::NAN; ConvKind::Blocked.packed_len(&p).expect("countable")];
+            ConvKind::Blocked.pack(&p, weights, &mut packed);
+            packed
+        };
+        let (weights, factors) = (noise(channels * filters, 1), noise(channels, 2));
+        let scaled: Vec<f32> =
+            weights.iter().zip(factors.iter().cycle()).map(|(weight, factor)| weight * factor).collect();
+        let (w, expected) = (packed(&weights), packed(&scaled));
+        for threads in configurations() {
+            let mut y = vec![f32::NAN; w.len()];
+            scale_filters::scale(&threads, filters, &w, &factors, &mut y);
+            assert_eq!(y, expected, "{channels} {filters} {:?} {}", threads.isa(), threads.count());
+        }
+    }
+    let fits = scale_filters::fits;
+    assert!(!fits([0, 16], 0) && !fits([16, 0], 0) && !fits([16, 17], 16 * 17) && fits([16, 17], 16 * 17 + 15));
 }
 
 #[test]

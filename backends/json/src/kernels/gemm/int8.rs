@@ -337,15 +337,7 @@ impl Kernel for RoundRow<'_> {
 mod tests {
     use super::*;
     use crate::kernels::Activation;
-    use crate::tests::harness::noise;
-
-    /// The integers of numbers, and their scale, by the definition.
-    fn rounded(numbers: &[f32]) -> (Vec<i32>, f32) {
-        let most = numbers.iter().fold(0f32, |most, number| most.max(number.abs()));
-        let scale = most / 127.0;
-        let level = |number: &f32| if most == 0.0 { 0 } else { (number * (1.0 / scale)).round_ties_even() as i32 };
-        (numbers.iter().map(level).collect(), scale)
-    }
+    use crate::tests::harness::{configurations, noise, rounded};
 
     fn packed(p: &GemmParams, b: &[f32]) -> Vec<i8> {
         let panels = integer::packed_len(p.k, p.n).expect("countable");
@@ -363,10 +355,6 @@ mod tests {
         let mut scratch = vec![f32::NAN; int8_scratch_len(p, threads.count()).expect("countable")];
         gemm_int8(threads, p, a, Int8 { packed: &packed, known: &known }, &mut c, e, &mut scratch);
         c
-    }
-
-    fn configurations() -> impl Iterator<Item = Threads> {
-        Isa::available().iter().flat_map(|&isa| [1, 2, 3].map(|count| Threads::with_isa(count, isa)))
     }
 
     /// To the bit, on every instruction set: exact sums, times the two scales, then what follows.

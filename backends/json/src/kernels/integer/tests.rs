@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::kernels::layout::BLOCK;
+use crate::tests::harness::configurations;
 
 /// Bytes that are the same in every run.
 fn bytes(len: usize, seed: u64) -> Vec<u8> {
@@ -47,10 +48,6 @@ fn check(name: &str, sums: &[i32], e: &Epilogue<'_>, n: usize, run: impl Fn(Out<
         };
         assert!((0..sums.len()).all(|at| out[at] == want(at)), "{name}: {byte:?}");
     }
-}
-
-fn configurations() -> impl Iterator<Item = Threads> {
-    Isa::available().iter().flat_map(|&isa| [1, 2, 3].map(|count| Threads::with_isa(count, isa)))
 }
 
 #[test]
