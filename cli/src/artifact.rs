@@ -44,14 +44,14 @@ pub(crate) struct Compared {
 }
 
 impl Compared {
-    /// What opening does: the graphs.
-    pub(crate) fn on_opening(file: &ArtifactFile) -> Compared {
-        Compared { sections: 1 + file.variants().len(), of: file.sections().count() }
+    /// What showing a file with variants does: the list of them, their graphs and their ledgers.
+    pub(crate) fn by_showing(file: &ArtifactFile) -> Compared {
+        Compared { sections: 1 + 2 * file.variants().len(), of: file.sections().count() }
     }
 
-    /// What opening one variant does: the list of variants, and its graph.
-    pub(crate) fn on_opening_one(file: &ArtifactFile) -> Compared {
-        Compared { sections: 1 + file.variants().len().min(1), of: file.sections().count() }
+    /// What showing one artifact does: its graph and its ledger, and the list of variants where there is one.
+    pub(crate) fn by_showing_one(file: &ArtifactFile) -> Compared {
+        Compared { sections: 2 + file.variants().len().min(1), of: file.sections().count() }
     }
 
     /// All of them.
@@ -66,7 +66,10 @@ impl Compared {
         match sections == of {
             true => format!("digests ok: all {}\n", count(of, "section")),
             false => {
-                format!("checked: the header and the graph; --verify-digests reads all {}\n", count(of, "section"))
+                format!(
+                    "checked: the header, the graph and the ledger; --verify-digests reads all {}\n",
+                    count(of, "section")
+                )
             }
         }
     }

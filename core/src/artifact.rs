@@ -12,6 +12,7 @@ mod header;
 mod joined;
 mod ledger;
 mod ledger_of_variants;
+mod ledger_reader;
 pub mod manifest;
 mod read;
 #[cfg(test)]
@@ -28,7 +29,7 @@ pub(crate) use code::code_sections;
 pub(crate) use external::digests;
 pub use file::ArtifactFile;
 pub use joined::Joined;
-pub use ledger::Ledger;
+pub use ledger::{Fate, Ledger, LedgerRow};
 pub use ledger_of_variants::{Form, JointConstant, LedgerOfVariants, VariantBytes};
 pub use manifest::Manifest;
 pub use read::{Artifact, SectionInfo};
@@ -50,6 +51,9 @@ pub const MAX_ALIGNMENT: u64 = 4096;
 
 /// The section that holds the [`Manifest`] as compressed JSON; in a file with variants their names, and each has a graph of its own.
 const GRAPH: &str = "graph";
+
+/// The section that holds the rows of the [`Ledger`] in the same form; in a file with variants each has a ledger of its own.
+const LEDGER: &str = "ledger";
 
 /// What the names of sections that only fill gaps start with.
 const PAD: &str = "__pad__/";

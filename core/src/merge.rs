@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use byoc_plugin_api::{DType, Dim};
 
 use crate::artifact::manifest::{Entry, Manifest, Port, ValueType};
-use crate::artifact::{Artifact, ArtifactFile, Contents, Joined, Progress, sizes_agree};
+use crate::artifact::{Artifact, ArtifactFile, Contents, Joined, LedgerRow, Progress, sizes_agree};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::overwrite::{self, Input};
 use crate::ownership;
@@ -81,7 +81,7 @@ pub fn extract(file: &Path, names: &[String], output: &Path, progress: Progress<
 
 /// Joins variants, if they are of one model, and none has in its code what another has stored; with `allow_duplicates` that is a warning.
 pub(crate) fn join(contents: Vec<(String, Contents)>, allow_duplicates: bool) -> Result<(Joined, Vec<Diagnostic>)> {
-    check_same_model(&contents.iter().map(|(name, it)| (name.as_str(), &it.manifest)).collect::<Vec<_>>())?;
+    check_same_model(&contents)?;
     let duplicates = ownership::audit_across(&contents);
     match duplicates.first() {
         Some(first) if !allow_duplicates => Err(first.clone()),
@@ -108,13 +108,13 @@ fn named(source: &Source, file: &ArtifactFile) -> Result<Vec<(String, Artifact)>
 }
 
 /// Errors where variants are not of one model: where a caller sees that they differ, or where one name has other bytes.
-fn check_same_model(variants: &[(&str, &Manifest)]) -> Result<()> {
+fn check_same_model(variants: &[(String, Contents)]) -> Result<()> {
     let mut constants = Constants::default();
-    for (index, (name, manifest)) in variants.iter().enumerate() {
+    for (index, (name, contents)) in variants.iter().enumerate() {
         for (before, other) in &variants[..index] {
-            check_same_entries((before, other), (name, manifest))?;
+            check_same_entries((before, &other.manifest), (name, &contents.manifest))?;
         }
-        constants.add(name, manifest)?;
+        constants.add(name, &contents.ledger)?;
     }
     Ok(())
 }
@@ -178,8 +178,8 @@ struct Constants<'a>(BTreeMap<&'a str, (&'a str, BTreeSet<Content<'a>>)>);
 
 impl<'a> Constants<'a> {
     /// Adds those of a variant. Errors where it has other bytes under a name, or no name in common with those before.
-    fn add(&mut self, variant: &'a str, manifest: &'a Manifest) -> Result<()> {
-        let own = by_name(manifest);
+    fn add(&mut self, variant: &'a str, ledger: &'a [LedgerRow]) -> Result<()> {
+        let own = by_name(ledger);
         let common = own.keys().filter(|name| self.0.contains_key(*name)).count();
         if let (0, false, Some((first, _))) = (common, own.is_empty(), self.0.values().next()) {
             let message = format!(
@@ -200,9 +200,9 @@ impl<'a> Constants<'a> {
     }
 }
 
-fn by_name(manifest: &Manifest) -> BTreeMap<&str, BTreeSet<Content<'_>>> {
+fn by_name(ledger: &[LedgerRow]) -> BTreeMap<&str, BTreeSet<Content<'_>>> {
     let mut names: BTreeMap<&str, BTreeSet<Content<'_>>> = BTreeMap::new();
-    for row in &manifest.ledger {
+    for row in ledger {
         for name in &row.names {
             names.entry(name).or_default().insert((row.dtype, &row.digest));
         }

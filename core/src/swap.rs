@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 
 use self::judge::{Judge, Refusal, Verdict};
 use self::new_model::NewModel;
-use crate::artifact::manifest::{Fate, LedgerRow};
-use crate::artifact::{Artifact, ArtifactFile, Contents, Joined, Progress};
+use crate::artifact::{Artifact, ArtifactFile, Contents, Fate, Joined, LedgerRow, Progress};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::overwrite::{self, Input};
 
@@ -86,7 +85,7 @@ struct Swapped {
 
 fn swapped(artifact: &Artifact, new: &NewModel) -> Result<Swapped> {
     let (mut replaced, mut refused) = (Vec::new(), Vec::new());
-    let constants = by_id(artifact);
+    let constants = by_id(artifact)?;
     let mut owners: HashMap<&str, usize> = HashMap::new();
     constants.values().flat_map(|rows| &rows[0].names).for_each(|name| *owners.entry(name).or_default() += 1);
     let judge = Judge { artifact, new, owners: &owners };
@@ -111,10 +110,10 @@ fn swapped(artifact: &Artifact, new: &NewModel) -> Result<Swapped> {
 }
 
 /// The rows of each constant of the ledger.
-fn by_id(artifact: &Artifact) -> BTreeMap<usize, Vec<&LedgerRow>> {
+fn by_id(artifact: &Artifact) -> Result<BTreeMap<usize, Vec<&LedgerRow>>> {
     let mut constants: BTreeMap<usize, Vec<&LedgerRow>> = BTreeMap::new();
-    artifact.manifest().ledger.iter().for_each(|row| constants.entry(row.id).or_default().push(row));
-    constants
+    artifact.ledger()?.iter().for_each(|row| constants.entry(row.id).or_default().push(row));
+    Ok(constants)
 }
 
 fn error(artifact: &Artifact, refusal: &Refusal, more: usize) -> Diagnostic {

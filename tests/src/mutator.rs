@@ -4,7 +4,7 @@ use byoc_json_backend::reference::kernels;
 use serde_json::Value;
 
 use crate::mutations::{self, Mutation};
-use crate::repack::{CODE, GRAPH, Repacked};
+use crate::repack::{CODE, GRAPH, LEDGER, Repacked};
 
 /// What ends code of `kendryte` behind its kmodel, after a text in JSON and its length.
 const MARK: &[u8] = b"byocK210";
@@ -26,7 +26,7 @@ struct Target {
 }
 
 enum Content {
-    /// The graph section.
+    /// The graph section, or the ledger.
     Graph(Value, Vec<Mutation>),
     /// A document, and the bytes behind it.
     Document(Value, Vec<Mutation>, Vec<u8>),
@@ -45,7 +45,7 @@ pub fn random(seed: u64) -> u64 {
 }
 
 impl Mutator {
-    /// Takes an artifact apart; without `graph` nothing is changed but code.
+    /// Takes an artifact apart; without `graph` neither graph nor ledger are changed.
     pub fn new(file: &[u8], graph: bool) -> Mutator {
         let artifact = Repacked::read(file);
         let calls: Vec<&str> = kernels().map(|kernel| kernel.op).collect();
@@ -60,7 +60,7 @@ impl Mutator {
         let mut targets = Vec::new();
         for section in &artifact.sections {
             let contents = match section.name.as_str() {
-                GRAPH if graph => vec![Content::graph(artifact.graph(), &words)],
+                name @ (GRAPH | LEDGER) if graph => vec![Content::graph(artifact.json(name), &words)],
                 name if name.starts_with(CODE) => contents(&section.bytes, &words),
                 _ => Vec::new(),
             };
@@ -164,7 +164,7 @@ impl Content {
         };
         let code = match self {
             Content::Graph(document, mutations) => {
-                artifact.set_graph(&changed(document, mutations));
+                artifact.set_json(section, &changed(document, mutations));
                 return text;
             }
             Content::Document(document, mutations, behind) => {

@@ -223,8 +223,8 @@ fn work(args: &Args) -> Result<ExitCode> {
     }
     let file = ArtifactFile::open(output)?;
     let contents = match &work {
-        Work::One(_) => Contents::One(Overview::of(&file.only()?)),
-        Work::Variants(..) => Contents::Variants(VariantsOverview::of(&file, &file.all()?)),
+        Work::One(_) => Contents::One(Overview::of(&file.only()?)?),
+        Work::Variants(..) => Contents::Variants(VariantsOverview::of(&file, &file.all()?)?),
     };
     print(args, output, &contents, (start.elapsed(), logged))?;
     Ok(ExitCode::SUCCESS)

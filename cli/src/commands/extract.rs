@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let extracted = extracted.map_err(|error| told_by_backends(error, &[&args.file], embedded_registry))?;
     drop(progress);
     let file = ArtifactFile::open(&args.output)?;
-    let overview = VariantsOverview::of(&file, &file.all()?);
+    let overview = VariantsOverview::of(&file, &file.all()?)?;
     if args.json {
         let (path, source) = (args.output.display().to_string(), extracted.source_bytes);
         report::print_json(&json!({ "file": path, "source_bytes": source, "overview": overview }))?;

@@ -97,6 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         code::region(args, &artifact, symbol)?;
         return Ok(ExitCode::SUCCESS);
     }
+    artifact.ledger()?;
     if args.verify_digests {
         artifact.attach(args.constants_from.as_deref())?;
     }
@@ -119,7 +120,7 @@ fn no_parts(args: &Args, kind: &str, hint: &str) -> Result<()> {
 }
 
 /// A few rows of the ledger, with its sums: what `quickstart` shows.
-pub(crate) fn some_constants(artifact: &Artifact) -> String {
+pub(crate) fn some_constants(artifact: &Artifact) -> Result<String> {
     ledger::some(artifact)
 }
 
@@ -127,7 +128,7 @@ pub(crate) fn some_constants(artifact: &Artifact) -> String {
 fn text(args: &Args, file: &ArtifactFile, artifact: &Artifact) -> Result<String> {
     let mut parts = Vec::new();
     if args.constants {
-        parts.push(ledger::text(artifact));
+        parts.push(ledger::text(artifact)?);
     }
     if args.regions {
         parts.push(views::regions(artifact)?);
@@ -142,8 +143,8 @@ fn text(args: &Args, file: &ArtifactFile, artifact: &Artifact) -> Result<String>
         let (what, producer) = (what(file, artifact), &artifact.manifest().producer);
         let path = artifact.path().display();
         let head = format!("{path}: {}, {what}, written by {producer}\n", size(artifact.size()));
-        let compared = if args.verify_digests { String::new() } else { Compared::on_opening_one(file).text() };
-        parts.push(head + &Overview::of(artifact).text() + &compared);
+        let compared = if args.verify_digests { String::new() } else { Compared::by_showing_one(file).text() };
+        parts.push(head + &Overview::of(artifact)?.text() + &compared);
     }
     if args.verify_digests {
         parts.push(Compared::all(file).text());
@@ -161,8 +162,8 @@ fn json(args: &Args, file: &ArtifactFile, artifact: &Artifact) -> Result<Map<Str
     let manifest = artifact.manifest();
     let mut parts = Map::new();
     if args.constants {
-        parts.insert("constants".into(), json!(manifest.ledger));
-        parts.insert("totals".into(), json!(report::Bytes::of(artifact)));
+        parts.insert("constants".into(), json!(artifact.ledger()?));
+        parts.insert("totals".into(), json!(report::Bytes::of(artifact)?));
         parts.insert("stored".into(), json!(manifest.constants));
         parts.insert("files".into(), json!(manifest.files));
     }
@@ -182,11 +183,11 @@ fn json(args: &Args, file: &ArtifactFile, artifact: &Artifact) -> Result<Map<Str
         }
         parts.insert("format".into(), json!(file.format()));
         parts.insert("producer".into(), json!(manifest.producer));
-        if let Value::Object(overview) = json!(Overview::of(artifact)) {
+        if let Value::Object(overview) = json!(Overview::of(artifact)?) {
             parts.extend(overview);
         }
     }
-    let mut compared = Compared::on_opening_one(file);
+    let mut compared = Compared::by_showing_one(file);
     if args.verify_digests {
         parts.insert("digests".into(), json!("ok"));
         compared = Compared::all(file);

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     drop(progress);
     merged.warnings.iter().for_each(report::warning);
     let file = ArtifactFile::open(&args.output)?;
-    let overview = VariantsOverview::of(&file, &file.all()?);
+    let overview = VariantsOverview::of(&file, &file.all()?)?;
     if args.json {
         let (path, sources) = (args.output.display().to_string(), merged.source_bytes);
         return report::print_json(&json!({ "file": path, "source_bytes": sources, "overview": overview }))

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     tour.compile()?;
     let holds = tour.run()?;
     tour.step("The ledger: each weight once, whoever reads it", "inspect ARTIFACT --constants")?;
-    report::print(&inspect::some_constants(&Artifact::open(&tour.artifact)?))?;
+    report::print(&inspect::some_constants(&Artifact::open(&tour.artifact)?)?)?;
     report::print(&tour.next(start.elapsed()))?;
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(Code::Mismatch.exit()) })
 }
@@ -131,7 +131,7 @@ impl Tour {
         self.step("Compile it for the CPU, into one file", "compile MODEL -o ARTIFACT")?;
         let start = Instant::now();
         compile(&self.request(Vec::new())?, &self.artifact, &mut Progress::new(None))?;
-        let sentence = Bytes::of(&Artifact::open(&self.artifact)?).sentence();
+        let sentence = Bytes::of(&Artifact::open(&self.artifact)?)?.sentence();
         report::print(&format!("{sentence}\ncompiled in {}\n", duration(start.elapsed())))
     }
 

@@ -75,7 +75,7 @@ fn of_artifact(args: &Args) -> Result<page::Page> {
         Compiled::Artifact(file) => {
             let artifact = args.variant.as_ref().map_or_else(|| file.only(), |name| file.variant(name))?;
             Guard::of(Written::Page, [&args.output]).reads_all(artifact.constant_files(None)).check()?;
-            Ok(artifact::page(&args.file, &artifact))
+            artifact::page(&args.file, &artifact)
         }
         Compiled::File(_) => {
             let message = format!("'{}' is a file of a backend's own, of which there is no page", args.file.display());

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use byoc_core::artifact::manifest::ValueType;
-use byoc_core::artifact::{Artifact, Manifest};
-use byoc_core::artifact::{Ledger, Totals};
+use byoc_core::artifact::{Artifact, Manifest, Totals};
+use byoc_core::diagnostic::Result;
 use byoc_core::runtime::planned_copies;
 use serde::Serialize;
 
@@ -83,10 +83,10 @@ pub(crate) struct Bytes {
 
 impl Overview {
     /// Of that artifact.
-    pub(crate) fn of(artifact: &Artifact) -> Overview {
+    pub(crate) fn of(artifact: &Artifact) -> Result<Overview> {
         let manifest = artifact.manifest();
         let code = CodeShare::of(artifact);
-        Overview { entries: entries(manifest), backends: shares(manifest), code, bytes: Bytes::of(artifact) }
+        Ok(Overview { entries: entries(manifest), backends: shares(manifest), code, bytes: Bytes::of(artifact)? })
     }
 
     /// How large file and weights are.
@@ -158,13 +158,13 @@ impl CodeShare {
 
 impl Bytes {
     /// Of that artifact.
-    pub(crate) fn of(artifact: &Artifact) -> Bytes {
-        let totals = Ledger::of(artifact.manifest()).totals;
+    pub(crate) fn of(artifact: &Artifact) -> Result<Bytes> {
+        let totals = Totals::of(artifact.manifest(), artifact.ledger()?);
         let Totals { unique, stored, external, packed, embedded, folded, dropped, .. } = totals;
         let (file, saved) = (artifact.size(), totals.saved());
         let without_deduplication = file.saturating_add(saved).saturating_add(CodeShare::of(artifact).saved);
         let weights = unique;
-        Bytes { file, weights, stored, external, packed, embedded, folded, dropped, saved, without_deduplication }
+        Ok(Bytes { file, weights, stored, external, packed, embedded, folded, dropped, saved, without_deduplication })
     }
 
     /// Constants as the file has them.

@@ -1,7 +1,7 @@
 //! Overview of a file with variants: what each consists of, and what it costs.
 
-use byoc_core::artifact::manifest::Fate;
-use byoc_core::artifact::{Artifact, ArtifactFile, LedgerOfVariants, VariantBytes};
+use byoc_core::artifact::{Artifact, ArtifactFile, Fate, LedgerOfVariants, VariantBytes};
+use byoc_core::diagnostic::Result;
 use serde::Serialize;
 
 use super::{Overview, Table, size};
@@ -44,9 +44,9 @@ struct VariantOverview {
 
 impl VariantsOverview {
     /// Of a file with all of its variants.
-    pub(crate) fn of(file: &ArtifactFile, all: &[Artifact]) -> VariantsOverview {
+    pub(crate) fn of(file: &ArtifactFile, all: &[Artifact]) -> Result<VariantsOverview> {
         let LedgerOfVariants { constants, variants, shared_constants, shared_code, frame } =
-            LedgerOfVariants::of(file, all);
+            LedgerOfVariants::of(file, all)?;
         let used = constants.iter().filter(|constant| {
             constant
                 .forms
@@ -57,22 +57,19 @@ impl VariantsOverview {
         let weights = used.fold(0u64, |sum, constant| sum.saturating_add(constant.bytes));
         let several: Vec<u64> =
             constants.iter().map(|constant| constant.beyond_one()).filter(|&more| more > 0).collect();
-        let variant = |(VariantBytes { variant, constants, code, graph }, artifact)| VariantOverview {
-            variant,
-            own_constants: constants,
-            own_code: code,
-            graph,
-            overview: Overview::of(artifact),
+        let variant = |(VariantBytes { variant, constants, code, graph }, artifact)| {
+            let overview = Overview::of(artifact)?;
+            Ok(VariantOverview { variant, own_constants: constants, own_code: code, graph, overview })
         };
-        VariantsOverview {
-            variants: variants.into_iter().zip(all).map(variant).collect(),
+        Ok(VariantsOverview {
+            variants: variants.into_iter().zip(all).map(variant).collect::<Result<_>>()?,
             weights,
             shared_constants,
             shared_code,
             frame,
             file_bytes: file.size(),
             in_several_forms: Several { constants: several.len(), bytes: several.iter().sum() },
-        }
+        })
     }
 
     /// The lines for people.

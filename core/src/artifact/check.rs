@@ -11,10 +11,12 @@ use std::path::Path;
 use byoc_plugin_api::{DType, Dim};
 
 use super::header::{Header, Tensor, carrier};
+use super::ledger::{Fate, LedgerRow, ledger_section};
 use super::manifest::{
-    Binding, Call, ClaimKind, ConstantUse, Entry, External, Fate, Manifest, Region, Stored, ValueInfo, ValueType,
+    Binding, Call, ClaimKind, ConstantUse, Entry, External, Manifest, Region, Stored, ValueInfo, ValueType,
 };
-use super::{CODE, CONSTANT, DIGEST, GRAPH, PAD};
+use super::variants::graph_section;
+use super::{CODE, CONSTANT, DIGEST, GRAPH, LEDGER, PAD};
 
 type Checked<T = ()> = Result<T, String>;
 
@@ -44,22 +46,25 @@ pub(super) type Find<'a> = &'a dyn Fn(&str) -> Option<&'a Tensor>;
 pub(super) fn check<'a>(manifest: &'a Manifest, header: &'a Header, find: Find<'a>) -> Checked {
     let mut sections = Sections::new(find, Typed::Exactly);
     sections.take_bytes(GRAPH)?;
+    sections.take_bytes(LEDGER)?;
     check_graph(manifest, &mut sections)?;
     sections.finish(header)
 }
 
 /// Checks the graph section of a variant against the header. Other sections are those of other variants.
-pub(super) fn check_variant<'a>(manifest: &'a Manifest, graph: &str, find: Find<'a>) -> Checked {
+pub(super) fn check_variant<'a>(manifest: &'a Manifest, variant: &str, find: Find<'a>) -> Checked {
     let mut sections = Sections::new(find, Typed::BySize);
-    sections.take_bytes(graph)?;
+    sections.take_bytes(&graph_section(variant))?;
+    sections.take_bytes(&ledger_section(Some(variant)))?;
     check_graph(manifest, &mut sections)
 }
 
-/// Checks that every section is one of these variants, which are given with their graph sections and were checked.
-pub(super) fn all_are_used(variants: &[(String, &Manifest)], header: &Header) -> Checked {
-    let mut used = HashSet::from([GRAPH]);
-    for (graph, manifest) in variants {
-        used.insert(graph.as_str());
+/// Checks that every section is one of these variants, which were checked.
+pub(super) fn all_are_used(variants: &[(&str, &Manifest)], header: &Header) -> Checked {
+    let own: Vec<String> =
+        variants.iter().flat_map(|(name, _)| [graph_section(name), ledger_section(Some(name))]).collect();
+    let mut used: HashSet<&str> = own.iter().map(String::as_str).chain([GRAPH]).collect();
+    for (_, manifest) in variants {
         let stored = manifest.constants.iter().filter(|stored| stored.external.is_none());
         used.extend(stored.map(|stored| stored.section.as_str()));
         used.extend(manifest.regions.iter().map(|region| region.code.as_str()));
@@ -116,7 +121,7 @@ fn check_graph<'a>(manifest: &'a Manifest, sections: &mut Sections<'a>) -> Check
         }
         check_entry(manifest, entry).map_err(|cause| format!("entry '{}': {cause}", entry.name))?;
     }
-    check_ledger(manifest)
+    check_readers(manifest)
 }
 
 fn describe(dtype: DType, shape: &[usize]) -> String {
@@ -375,28 +380,31 @@ pub(crate) fn sizes_agree(one: &[Dim], other: &[Dim]) -> bool {
         })
 }
 
-/// Each stored constant has exactly one row of the ledger that owns it, and a reader.
-fn check_ledger(manifest: &Manifest) -> Checked {
+/// Each stored constant has a reader.
+fn check_readers(manifest: &Manifest) -> Checked {
+    let mut read = vec![false; manifest.constants.len()];
+    let bindings =
+        manifest.regions.iter().flat_map(|region| &region.constants).filter_map(|binding| binding.used.as_ref());
+    let outputs = manifest.entries.iter().flat_map(|entry| &entry.constants).map(|constant| &constant.used);
+    bindings.chain(outputs).for_each(|used| read[used.constant] = true);
+    match manifest.constants.iter().zip(read).find(|(_, read)| !read) {
+        Some((stored, _)) => Err(format!("section '{}': it has no reader", stored.section)),
+        None => Ok(()),
+    }
+}
+
+/// Checks a ledger against its graph: each stored constant has exactly one row that owns it.
+pub(super) fn ledger(manifest: &Manifest, ledger: &[LedgerRow]) -> Checked {
     let mut rows = vec![0usize; manifest.constants.len()];
-    for row in &manifest.ledger {
+    for row in ledger {
         let Some(stored) = row.stored else { continue };
         let Some(row_count) = rows.get_mut(stored) else {
             return Err(format!("its ledger refers to constant {stored} of {}", manifest.constants.len()));
         };
         *row_count += usize::from(row.fate != Fate::Viewed);
     }
-    let mut read = vec![false; rows.len()];
-    let bindings =
-        manifest.regions.iter().flat_map(|region| &region.constants).filter_map(|binding| binding.used.as_ref());
-    let outputs = manifest.entries.iter().flat_map(|entry| &entry.constants).map(|constant| &constant.used);
-    bindings.chain(outputs).for_each(|used| read[used.constant] = true);
-    for (index, stored) in manifest.constants.iter().enumerate() {
-        if rows[index] != 1 {
-            return Err(format!("section '{}': the ledger has {} rows for it, not 1", stored.section, rows[index]));
-        }
-        if !read[index] {
-            return Err(format!("section '{}': it has no reader", stored.section));
-        }
+    match manifest.constants.iter().zip(rows).find(|(_, rows)| *rows != 1) {
+        Some((stored, rows)) => Err(format!("section '{}': the ledger has {rows} rows for it, not 1", stored.section)),
+        None => Ok(()),
     }
-    Ok(())
 }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use byoc_plugin_api::DType;
 use bytes::Bytes;
 
-use super::manifest::{ConstantFile, External, Fate, Manifest};
+use super::ledger::{Fate, LedgerRow};
+use super::manifest::{ConstantFile, External, Manifest};
 use crate::buffer::Buffer;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::map::map_file;
@@ -24,11 +25,12 @@ struct Piece<'a> {
 }
 
 /// The bytes of every constant of `manifest` that is in another file, by index: aligned to their element type, and
-/// compared with the digests. `artifact` is the path of the artifact itself.
-pub(super) fn attach(
-    manifest: &Manifest,
+/// compared with the digests. `artifact` is the path of the artifact itself; its ledger has names for an error.
+pub(super) fn attach<'a>(
+    manifest: &'a Manifest,
     artifact: &Path,
     constants_from: Option<&Path>,
+    ledger: &dyn Fn() -> &'a [LedgerRow],
 ) -> Result<BTreeMap<usize, Bytes>> {
     let mut files = Vec::new();
     for file in &manifest.files {
@@ -50,7 +52,7 @@ pub(super) fn attach(
     });
     let mut attached = BTreeMap::new();
     for (piece, bytes) in pieces.iter().zip(checked) {
-        let (path, name) = (&files[piece.external.file].0, || name(manifest, piece.index));
+        let (path, name) = (&files[piece.external.file].0, || name(manifest, ledger(), piece.index));
         let short = |shortage: Shortage| {
             let copy = format!("the copy of `{}` of '{}'", name(), path.display());
             shortage.diagnostic(Code::Io, copy)
@@ -98,9 +100,9 @@ fn another(path: &Path, artifact: &Path, cause: &str) -> Diagnostic {
         .hint("Put that file back, name its folder with --constants-from DIR, or compile the model again")
 }
 
-/// What the model calls the constant.
-fn name(manifest: &Manifest, index: usize) -> &str {
-    let mut rows = manifest.ledger.iter().filter(|row| row.stored == Some(index) && row.fate != Fate::Viewed);
+/// What the model calls the constant, or else its section.
+fn name<'a>(manifest: &'a Manifest, ledger: &'a [LedgerRow], index: usize) -> &'a str {
+    let mut rows = ledger.iter().filter(|row| row.stored == Some(index) && row.fate != Fate::Viewed);
     let name = rows.next().and_then(|row| row.names.first());
     name.map_or(&manifest.constants[index].section, String::as_str)
 }

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::graph::MOST_BYTES;
 use super::header::{Header, Tensor};
+use super::ledger_reader::LedgerReader;
 use super::manifest::{ConstantFile, Manifest};
 use super::read::{Artifact, SectionInfo};
 use super::variants::{VariantList, graph_section};
@@ -89,13 +90,13 @@ impl ArtifactFile {
             return Err(error.hint(in_place_of(name, names())));
         };
         let (manifest, _) = self.layout.of_variant(name).map_err(|cause| damaged(self.path(), &cause))?;
-        Ok(self.artifact(Arc::new(manifest), Some(name)))
+        Ok(self.artifact(Arc::new(manifest), Some(name), LedgerReader::default()))
     }
 
     /// The only artifact in it. Errors where it has several variants.
     pub fn only(&self) -> Result<Artifact> {
         match (&self.plain, &*self.variants) {
-            (Some(manifest), _) => Ok(self.artifact(manifest.clone(), None)),
+            (Some(manifest), _) => Ok(self.artifact(manifest.clone(), None, LedgerReader::default())),
             (None, [name]) => self.variant(name),
             (None, names) => {
                 let message = format!("'{}' has the variants {}", self.path().display(), names.join(", "));
@@ -107,20 +108,19 @@ impl ArtifactFile {
     /// Each of its variants, or the one artifact that it is, all of them checked: every section is one of somebody's.
     pub fn all(&self) -> Result<Vec<Artifact>> {
         if let Some(manifest) = &self.plain {
-            return Ok(vec![self.artifact(manifest.clone(), None)]);
+            return Ok(vec![self.artifact(manifest.clone(), None, LedgerReader::default())]);
         }
         let damaged = |cause: String| damaged(self.path(), &cause);
-        let (mut all, mut bytes) = (Vec::new(), 0);
+        let (mut all, mut bytes, ledger) = (Vec::new(), 0, LedgerReader::default());
         for name in &*self.variants {
             let (manifest, own) = self.layout.of_variant(name).map_err(damaged)?;
             bytes += own;
             if bytes > MOST_BYTES {
                 return Err(damaged(format!("its graphs hold more than {MOST_BYTES} bytes")));
             }
-            all.push(self.artifact(Arc::new(manifest), Some(name)));
+            all.push(self.artifact(Arc::new(manifest), Some(name), ledger.beside()));
         }
-        let graphs: Vec<_> =
-            self.variants.iter().zip(&all).map(|(name, it)| (graph_section(name), it.manifest())).collect();
+        let graphs: Vec<_> = self.variants.iter().zip(&all).map(|(name, it)| (&**name, it.manifest())).collect();
         check::all_are_used(&graphs, &self.layout.header).map_err(damaged)?;
         let used = |file: &ConstantFile| all.iter().any(|artifact| artifact.manifest().files.contains(file));
         match self.layout.files.iter().find(|file| !used(file)) {
@@ -139,9 +139,9 @@ impl ArtifactFile {
         self.layout.verify_all().map_err(|cause| damaged(self.path(), &cause))
     }
 
-    fn artifact(&self, manifest: Arc<Manifest>, variant: Option<&str>) -> Artifact {
+    fn artifact(&self, manifest: Arc<Manifest>, variant: Option<&str>, ledger: LedgerReader) -> Artifact {
         let (layout, variant) = (self.layout.clone(), variant.map(Arc::from));
-        Artifact { layout, manifest, variant, attached: Arc::default() }
+        Artifact { layout, manifest, variant, ledger: Arc::new(ledger), attached: Arc::default() }
     }
 }
 
@@ -163,7 +163,7 @@ pub(super) struct Layout {
 impl Layout {
     /// The graph of a file without variants, checked against the header.
     fn plain(&self) -> std::result::Result<Manifest, String> {
-        let (manifest, _): (Manifest, u64) = self.graph(GRAPH)?;
+        let (manifest, _): (Manifest, u64) = self.json(GRAPH)?;
         self.check_written(manifest.format, &manifest.producer)?;
         check::check(&manifest, &self.header, &|name| self.tensor(name))?;
         Ok(manifest)
@@ -171,7 +171,7 @@ impl Layout {
 
     /// The names of the variants, and the other files of all of them.
     fn variants(&self) -> std::result::Result<(Vec<String>, Vec<ConstantFile>), String> {
-        let (list, _): (VariantList, u64) = self.graph(GRAPH)?;
+        let (list, _): (VariantList, u64) = self.json(GRAPH)?;
         self.check_written(list.format, &list.producer)?;
         list.check().map_err(|cause| format!("section '{GRAPH}': {cause}"))?;
         Ok((list.variants.into_iter().map(|listed| listed.name).collect(), list.files))
@@ -180,18 +180,19 @@ impl Layout {
     /// The graph of a variant, checked against the header, and how many bytes of JSON it is.
     fn of_variant(&self, name: &str) -> std::result::Result<(Manifest, u64), String> {
         let section = graph_section(name);
-        let (manifest, bytes): (Manifest, u64) = self.graph(&section)?;
+        let (manifest, bytes): (Manifest, u64) = self.json(&section)?;
         if manifest.format != PLAIN_FORMAT {
             return Err(format!("section '{section}': its format is {}", manifest.format));
         }
         if let Some(file) = manifest.files.iter().find(|file| !self.files.contains(file)) {
             return Err(format!("section '{section}': the list of variants does not have its file '{}'", file.path));
         }
-        check::check_variant(&manifest, &section, &|name| self.tensor(name))?;
+        check::check_variant(&manifest, name, &|name| self.tensor(name))?;
         Ok((manifest, bytes))
     }
 
-    fn graph<T: DeserializeOwned>(&self, section: &str) -> std::result::Result<(T, u64), String> {
+    /// What a section of compressed JSON holds, compared with its digest, and how many bytes of JSON it is.
+    pub(super) fn json<T: DeserializeOwned>(&self, section: &str) -> std::result::Result<(T, u64), String> {
         let tensor = self.tensor(section).ok_or_else(|| format!("it has no section '{section}'"))?;
         self.verify(tensor)?;
         graph::decode(&self.bytes(tensor)).map_err(|cause| format!("section '{section}': {cause}"))

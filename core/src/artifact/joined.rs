@@ -6,6 +6,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 
+use super::ledger::{LedgerRow, ledger_section};
 use super::variants::{MOST_VARIANTS, VariantList, check_variant_name, graph_section};
 use super::write::{Plan, not_written};
 use super::{
@@ -18,10 +19,18 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 /// The contents of a file with variants.
 #[derive(Clone, Debug)]
 pub struct Joined {
-    /// The variants with their graphs, the most wanted first.
-    variants: Vec<(String, Manifest)>,
+    /// The variants, the most wanted first.
+    variants: Vec<Variant>,
     /// Code and constants of all of them.
     sections: Vec<Section>,
+}
+
+/// What a variant has for itself.
+#[derive(Clone, Debug)]
+struct Variant {
+    name: String,
+    manifest: Manifest,
+    ledger: Vec<LedgerRow>,
 }
 
 /// BLAKE3 of bytes, and how many they are.
@@ -53,24 +62,19 @@ impl Joined {
         let mut sections = Sections::default();
         let mut sorted: Vec<(usize, (String, Contents))> = variants.into_iter().enumerate().collect();
         sorted.sort_by(|(_, (one, _)), (_, (other, _))| one.cmp(other));
-        let mut joined: Vec<(usize, (String, Manifest))> = Vec::new();
+        let mut joined: Vec<(usize, Variant)> = Vec::new();
         for (place, (name, contents)) in sorted {
             check_variant_name(&name).map_err(|cause| Diagnostic::new(Code::Usage, cause))?;
-            if joined.last().is_some_and(|(_, (before, _))| *before == name) {
+            if joined.last().is_some_and(|(_, before)| before.name == name) {
                 let error = Diagnostic::new(Code::Usage, format!("there are two variants '{name}'"));
                 return Err(error.hint("Give each a name of its own"));
             }
-            let manifest = sections.take(&name, contents);
-            joined.push((place, (name, manifest)));
+            let (manifest, ledger) = sections.take(&name, contents);
+            joined.push((place, Variant { name, manifest, ledger }));
         }
         joined.sort_by_key(|(place, _)| *place);
         let variants = joined.into_iter().map(|(_, variant)| variant).collect();
         Ok(Joined { variants, sections: sections.list })
-    }
-
-    /// The variants with their graphs, the most wanted first.
-    pub fn variants(&self) -> &[(String, Manifest)] {
-        &self.variants
     }
 
     /// Writes the file to `path` atomically, and returns its size.
@@ -86,31 +90,33 @@ impl Joined {
     }
 
     pub(super) fn plan(&self) -> std::result::Result<Plan, String> {
-        let names = self.variants.iter().map(|(name, _)| name.clone());
-        let files = self.variants.iter().flat_map(|(_, manifest)| manifest.files.iter().cloned());
+        let names = self.variants.iter().map(|variant| variant.name.clone());
+        let files = self.variants.iter().flat_map(|variant| variant.manifest.files.iter().cloned());
         let list = VariantList::of(names, files, PRODUCER.into());
         list.check()?;
-        let mut graphs = vec![Section::of_bytes(GRAPH, graph::encode(&list)?.into())];
-        let mut sorted: Vec<&(String, Manifest)> = self.variants.iter().collect();
-        sorted.sort_by_key(|(name, _)| name);
-        for (name, manifest) in &sorted {
-            graphs.push(Section::of_bytes(graph_section(name), graph::encode(manifest)?.into()));
+        let mut texts = vec![Section::of_bytes(GRAPH, graph::encode(&list)?.into())];
+        let mut sorted: Vec<&Variant> = self.variants.iter().collect();
+        sorted.sort_by_key(|variant| &variant.name);
+        for Variant { name, manifest, ledger } in &sorted {
+            texts.push(Section::of_bytes(graph_section(name), graph::encode(manifest)?.into()));
+            texts.push(Section::of_bytes(ledger_section(Some(name)), graph::encode(ledger)?.into()));
         }
-        let plan = Plan::of(graphs.iter().chain(&self.sections), (FORMAT, PRODUCER))?;
-        let variants: Vec<_> = sorted.iter().map(|(name, manifest)| (graph_section(name), manifest)).collect();
+        let plan = Plan::of(texts.iter().chain(&self.sections), (FORMAT, PRODUCER))?;
         let by_name = plan.header.by_name();
-        for (graph, manifest) in &variants {
-            check::check_variant(manifest, graph, &|name| by_name.get(name).copied())?;
+        for Variant { name, manifest, ledger } in &sorted {
+            check::check_variant(manifest, name, &|name| by_name.get(name).copied())?;
+            check::ledger(manifest, ledger)?;
         }
-        check::all_are_used(&variants, &plan.header)?;
+        let graphs: Vec<_> = sorted.iter().map(|variant| (variant.name.as_str(), &variant.manifest)).collect();
+        check::all_are_used(&graphs, &plan.header)?;
         Ok(plan)
     }
 }
 
 impl Sections {
-    /// Takes what a variant consists of, and returns its graph with the names that its sections have in the file.
-    fn take(&mut self, variant: &str, contents: Contents) -> Manifest {
-        let Contents { mut manifest, sections } = contents;
+    /// Takes what a variant consists of, and returns its graph with the names that its sections have in the file, and its ledger.
+    fn take(&mut self, variant: &str, contents: Contents) -> (Manifest, Vec<LedgerRow>) {
+        let Contents { mut manifest, ledger, sections } = contents;
         let mut own: HashMap<String, Section> = HashMap::new();
         own.extend(sections.into_iter().map(|section| (section.name.clone(), section)));
         let mut seen: HashMap<Content, usize> = HashMap::new();
@@ -137,7 +143,7 @@ impl Sections {
                 region.code.clone_from(name);
             }
         }
-        manifest
+        (manifest, ledger)
     }
 
     fn next_constant(&mut self) -> String {

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use byoc_plugin_api::DType;
 
-use super::manifest::{Fate, LedgerRow};
+use super::ledger::{Fate, LedgerRow, ledger_section};
 use super::variants::graph_section;
 use super::{Artifact, ArtifactFile};
+use crate::diagnostic::Result;
 
 /// The ledgers of all variants as one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub struct VariantBytes {
     pub constants: u64,
     /// Bytes of code that no other variant runs.
     pub code: u64,
-    /// Bytes of its graph section.
+    /// Bytes of its graph and of its ledger.
     pub graph: u64,
 }
 
@@ -82,8 +83,10 @@ impl JointConstant {
 
 impl LedgerOfVariants {
     /// The ledger of a file, given with all of its variants ([`ArtifactFile::all`]).
-    pub fn of(file: &ArtifactFile, all: &[Artifact]) -> LedgerOfVariants {
-        let mut ledger = LedgerOfVariants { constants: constants(all), ..LedgerOfVariants::default() };
+    ///
+    /// Errors as [`Artifact::ledger`] does.
+    pub fn of(file: &ArtifactFile, all: &[Artifact]) -> Result<LedgerOfVariants> {
+        let mut ledger = LedgerOfVariants { constants: constants(all)?, ..LedgerOfVariants::default() };
         let sizes: HashMap<&str, u64> = file.sections().map(|section| (section.name, section.bytes)).collect();
         let size = |section: &str| sizes.get(section).copied().unwrap_or(0);
         let mut own = vec![[0u64; 2]; all.len()];
@@ -98,13 +101,13 @@ impl LedgerOfVariants {
         [ledger.shared_code, ledger.shared_constants] = shared;
         let variant = |(artifact, [code, constants]): (&Artifact, [u64; 2])| {
             let name = artifact.variant().unwrap_or_default().to_owned();
-            let graph = size(&graph_section(&name));
+            let graph = size(&graph_section(&name)) + size(&ledger_section(Some(&name)));
             VariantBytes { variant: name, constants, code, graph }
         };
         ledger.variants = all.iter().zip(own).map(variant).collect();
         let known: u64 = ledger.variants.iter().map(|variant| variant.constants + variant.code + variant.graph).sum();
         ledger.frame = file.size().saturating_sub(known + ledger.shared_constants + ledger.shared_code);
-        ledger
+        Ok(ledger)
     }
 }
 
@@ -125,13 +128,13 @@ fn users(all: &[Artifact]) -> BTreeMap<(bool, &str), Vec<usize>> {
 }
 
 /// The constants of all variants: those with the same type and bytes are one.
-fn constants(all: &[Artifact]) -> Vec<JointConstant> {
+fn constants(all: &[Artifact]) -> Result<Vec<JointConstant>> {
     let mut constants: Vec<JointConstant> = Vec::new();
     let mut known: HashMap<(DType, &str), usize> = HashMap::new();
     let mut named: HashSet<(usize, &str)> = HashSet::new();
     let mut formed: HashMap<(usize, Fate, Option<&str>), usize> = HashMap::new();
     for artifact in all {
-        for row in &artifact.manifest().ledger {
+        for row in artifact.ledger()? {
             let index = *known.entry((row.dtype, row.digest.as_str())).or_insert_with(|| {
                 constants.push(JointConstant {
                     names: Vec::new(),
@@ -160,7 +163,7 @@ fn constants(all: &[Artifact]) -> Vec<JointConstant> {
             }
         }
     }
-    constants
+    Ok(constants)
 }
 
 /// The section of the form that a row is about.

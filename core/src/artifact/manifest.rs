@@ -32,8 +32,6 @@ pub struct Manifest {
     /// Files beside the artifact that hold the bytes of constants.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ConstantFile>,
-    /// The ledger: one or more rows for every constant of the model.
-    pub ledger: Vec<LedgerRow>,
 }
 
 impl Manifest {
@@ -291,65 +289,6 @@ pub struct External {
     pub offset: u64,
     /// BLAKE3 of the bytes, in hex.
     pub digest: String,
-}
-
-/// A row of the ledger: one constant of the model. A constant that is stored in several forms has a row for each.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LedgerRow {
-    /// The constant's number; rows of one constant share it.
-    pub id: usize,
-    /// Every name under which the model has it.
-    pub names: Vec<String>,
-    /// Those of the names under which the model has it transposed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub transposed: Vec<String>,
-    /// Element type of the original.
-    pub dtype: DType,
-    /// Shape of the original.
-    pub shape: Vec<usize>,
-    /// Bytes of the original: of one element where all are equal.
-    pub bytes: u64,
-    /// Bytes that the model has under all of the names together: each with bytes of its own, and with all elements.
-    #[serde(default)]
-    pub model_bytes: u64,
-    /// The first 16 bytes of the BLAKE3 hash of the original's bytes, in hex: enough to know it by.
-    pub digest: String,
-    /// Its readers: symbols of regions, and `<entry>/<output>` for an output that is the constant.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub readers: Vec<String>,
-    /// Owner of the bytes: `byoc`, or the backend that packed or embedded them; none if they are dropped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
-    /// Its fate.
-    pub fate: Fate,
-    /// The stored constant that holds the bytes, an index into [`Manifest::constants`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stored: Option<usize>,
-    /// What else was compiled from these bytes, so that replacing them needs another compile: regions (by symbol)
-    /// that embed them or only looked at them, constants computed from them, shapes that they decide.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub compiled_in: Vec<String>,
-    /// A remark, as a sentence without full stop.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-}
-
-/// How a constant ends up in the artifact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Fate {
-    /// The original bytes are in the file, or in one that it refers to.
-    Stored,
-    /// A backend's packed form is in the file.
-    Packed,
-    /// The bytes are inside a region's code.
-    Embedded,
-    /// It was computed into other constants while the model was compiled.
-    Folded,
-    /// It has no reader.
-    Dropped,
-    /// Its bytes are those of a stored constant that has a row of its own.
-    Viewed,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -10,6 +10,8 @@ use bytes::Bytes;
 
 use super::external;
 use super::file::{ArtifactFile, Layout, damaged};
+use super::ledger::{LedgerRow, ledger_section};
+use super::ledger_reader::LedgerReader;
 use super::manifest::{ConstantUse, Manifest, Region};
 #[cfg(feature = "compiler")]
 use super::{Contents, Section, code_sections};
@@ -24,6 +26,7 @@ pub struct Artifact {
     pub(super) manifest: Arc<Manifest>,
     /// The variant that it is; none where the file has no variants.
     pub(super) variant: Option<Arc<str>>,
+    pub(super) ledger: Arc<LedgerReader>,
     /// The bytes of constants that are in other files, by index; empty until they are attached.
     pub(super) attached: Arc<BTreeMap<usize, Bytes>>,
 }
@@ -76,6 +79,15 @@ impl Artifact {
         &self.manifest
     }
 
+    /// The rows of its ledger. They are read when they are first asked for, for no run needs them, and compared with their digest
+    /// and with the graph.
+    ///
+    /// Errors with [`Code::DamagedArtifact`] where they do not fit.
+    pub fn ledger(&self) -> Result<&[LedgerRow]> {
+        let section = ledger_section(self.variant());
+        self.ledger.get(&self.layout, &section, &self.manifest).map_err(|cause| damaged(self.path(), &cause))
+    }
+
     /// The bytes of a section, without a copy. They are not compared with their digest: a constant may be large.
     pub fn section(&self, name: &str) -> Result<Bytes> {
         self.layout.tensor(name).map(|tensor| self.layout.bytes(tensor)).ok_or_else(|| {
@@ -99,7 +111,9 @@ impl Artifact {
     /// Errors with [`Code::ConstantSource`] where a file is missing, or not the one that the artifact was compiled from.
     pub fn attach(&mut self, constants_from: Option<&Path>) -> Result<()> {
         if self.attached.is_empty() {
-            self.attached = Arc::new(external::attach(&self.manifest, self.path(), constants_from)?);
+            self.attached = Arc::new(external::attach(self.manifest(), self.path(), constants_from, &|| {
+                self.ledger().unwrap_or_default()
+            })?);
         }
         Ok(())
     }
@@ -173,12 +187,12 @@ impl Artifact {
         self.layout.verify_all().map_err(|cause| damaged(self.path(), &cause))
     }
 
-    /// Compares its code and its constants with the digests; not those of other variants.
+    /// Compares its code, its constants and its ledger with the digests; not those of other variants.
     pub fn verify_own_digests(&self) -> Result<()> {
-        let manifest = self.manifest();
+        let (manifest, ledger) = (self.manifest(), ledger_section(self.variant()));
         let code = manifest.regions.iter().map(|region| &region.code);
         let stored = manifest.constants.iter().filter(|stored| stored.external.is_none()).map(|stored| &stored.section);
-        let mut sections = code.chain(stored);
+        let mut sections = code.chain(stored).chain([&ledger]);
         sections.try_for_each(|name| self.layout.compare_once(name)).map_err(|cause| damaged(self.path(), &cause))
     }
 
@@ -188,7 +202,7 @@ impl Artifact {
         super::digest_bytes(self.layout.tensor(section)?.digest.as_deref()?)
     }
 
-    /// What it is written from: the manifest, its code and its constants. Sections keep their digests: a new one would vouch for a
+    /// What it is written from: the manifest, the ledger, its code and its constants. Sections keep their digests: a new one would vouch for a
     /// damaged section.
     #[cfg(feature = "compiler")]
     pub(crate) fn contents(&self) -> Result<Contents> {
@@ -210,6 +224,6 @@ impl Artifact {
             let (bytes, digest) = (self.section(&stored.section)?, self.digest_of(&stored.section));
             sections.push(Section::of_stored(stored, bytes, digest));
         }
-        Ok(Contents { manifest, sections })
+        Ok(Contents { manifest, ledger: self.ledger()?.to_vec(), sections })
     }
 }

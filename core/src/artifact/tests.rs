@@ -4,6 +4,7 @@
 mod code;
 mod control;
 mod external;
+mod ledger;
 mod list;
 mod variants;
 
@@ -114,9 +115,9 @@ fn sample(large: usize) -> Contents {
             stored(2, DType::I64, &[0, 4], None, 0),
         ],
         files: vec![],
-        ledger: vec![row(0, Fate::Stored, Some(0)), row(1, Fate::Packed, Some(1)), row(2, Fate::Stored, Some(2))],
     };
-    let mut contents = Contents { manifest, sections: vec![] };
+    let ledger = vec![row(0, Fate::Stored, Some(0)), row(1, Fate::Packed, Some(1)), row(2, Fate::Stored, Some(2))];
+    let mut contents = Contents { manifest, ledger, sections: vec![] };
     let sources = [noise(1, 24), noise(2, large), Bytes::new()];
     for (stored, bytes) in contents.manifest.constants.iter().zip(sources) {
         contents.sections.push(Section {
@@ -146,6 +147,11 @@ fn open(bytes: impl Into<Bytes>) -> crate::diagnostic::Result<Artifact> {
     Artifact::from_bytes(Path::new("m.byoc"), bytes.into())
 }
 
+/// The sample, opened.
+pub(super) fn written(large: usize) -> Artifact {
+    open(bytes_of(&sample(large))).expect("it opens")
+}
+
 #[test]
 fn what_is_written_is_read_aligned_and_without_a_copy() {
     let contents = sample(70_001);
@@ -160,6 +166,7 @@ fn what_is_written_is_read_aligned_and_without_a_copy() {
     let artifact = Artifact::open(&path).expect("open");
     assert_eq!(artifact.size(), size);
     assert_eq!(artifact.manifest(), &contents.manifest);
+    assert_eq!(artifact.ledger().expect("it fits"), contents.ledger);
     artifact.verify_digests().expect("digests");
     for section in &contents.sections {
         assert_eq!(artifact.section(&section.name).expect("section"), section.bytes);
@@ -255,7 +262,7 @@ const UNFIT: [(Change, &str); 26] = [
         |c| c.manifest.entries[0].values[2].dtype = DType::F16,
         "entry 'main': value 2 is not of the type that 'byoc_main_acme_0' has for 'y'",
     ),
-    (|c| c.manifest.ledger[0].stored = None, "section 'const/0': the ledger has 0 rows for it, not 1"),
+    (|c| c.ledger[0].stored = None, "section 'const/0': the ledger has 0 rows for it, not 1"),
     (
         |c| {
             c.manifest.regions[0].constants.pop();

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::Manifest;
-use super::manifest::{ConstantUse, Fate, LedgerRow, Stored};
+use super::ledger::{Fate, LedgerRow};
+use super::manifest::{ConstantUse, Stored};
 
 /// Sums over a ledger, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,11 +39,11 @@ pub struct Totals {
 
 impl Totals {
     /// The sums over an artifact's ledger.
-    pub fn of(manifest: &Manifest) -> Totals {
+    pub fn of(manifest: &Manifest, ledger: &[LedgerRow]) -> Totals {
         let mut totals = Totals::default();
         let mut seen = BTreeSet::new();
         let mut named = vec![0; manifest.constants.len()];
-        for row in &manifest.ledger {
+        for row in ledger {
             let first = seen.insert(row.id);
             match row.fate {
                 Fate::Folded => add(&mut totals.folded, row.bytes),

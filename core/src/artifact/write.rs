@@ -11,10 +11,11 @@ use bytes::Bytes;
 
 use super::aligned::AlignedWriter;
 use super::header::{Header, Tensor, byte_length, carrier};
+use super::ledger::LedgerRow;
 use super::manifest::Manifest;
 #[cfg(feature = "compiler")]
 use super::manifest::Stored;
-use super::{FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PLAIN_FORMAT, PRODUCER_KEY, check, digest_text, graph};
+use super::{FORMAT_KEY, GRAPH, LEDGER, MAX_ALIGNMENT, PAD, PLAIN_FORMAT, PRODUCER_KEY, check, digest_text, graph};
 use crate::atomic_file::{self, Scratch};
 use crate::diagnostic::{Code, Diagnostic, Result};
 
@@ -37,11 +38,13 @@ const TINY_ALIGNMENT: u64 = 64;
 /// The zeros of padding.
 static ZEROS: [u8; MAX_ALIGNMENT as usize] = [0; MAX_ALIGNMENT as usize];
 
-/// The contents of an artifact: the manifest, and the sections that it names. The `graph` section is the encoded manifest.
+/// The contents of an artifact: the manifest, the ledger, and the sections that the manifest names.
 #[derive(Clone, Debug)]
 pub struct Contents {
     /// The graph section.
     pub manifest: Manifest,
+    /// The ledger: one or more rows for every constant of the model.
+    pub ledger: Vec<LedgerRow>,
     /// Code and constants.
     pub sections: Vec<Section>,
 }
@@ -142,14 +145,16 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(contents: &Contents) -> std::result::Result<Plan, String> {
-        let Contents { manifest, sections } = contents;
+        let Contents { manifest, ledger, sections } = contents;
         if manifest.format > PLAIN_FORMAT {
             return Err(format!("its graph is of format {}, which is one with variants", manifest.format));
         }
         let graph = Section::of_bytes(GRAPH, graph::encode(manifest)?.into());
-        let plan = Plan::of(std::iter::once(&graph).chain(sections), (manifest.format, &manifest.producer))?;
+        let rows = Section::of_bytes(LEDGER, graph::encode(ledger)?.into());
+        let plan = Plan::of([&graph, &rows].into_iter().chain(sections), (manifest.format, &manifest.producer))?;
         let by_name = plan.header.by_name();
         check::check(manifest, &plan.header, &|name| by_name.get(name).copied())?;
+        check::ledger(manifest, ledger)?;
         Ok(plan)
     }
 

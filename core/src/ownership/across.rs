@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use bytes::Bytes;
 
 use super::search::{Hit, PART, search};
-use crate::artifact::manifest::{Fate, LedgerRow, Manifest, Region};
-use crate::artifact::{Contents, Section};
+use crate::artifact::manifest::{Manifest, Region};
+use crate::artifact::{Contents, Fate, LedgerRow, Section};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::memory::readable;
 
@@ -24,6 +24,7 @@ struct Target<'a> {
 struct Variant<'a> {
     name: &'a str,
     manifest: &'a Manifest,
+    ledger: &'a [LedgerRow],
     sections: HashMap<&'a str, &'a Section>,
     /// The row of each stored constant that owns it.
     rows: HashMap<usize, &'a LedgerRow>,
@@ -31,10 +32,11 @@ struct Variant<'a> {
 
 impl<'a> Variant<'a> {
     fn of((name, contents): &'a (String, Contents)) -> Variant<'a> {
-        let rows = contents.manifest.ledger.iter().filter(|row| row.fate != Fate::Viewed);
+        let rows = contents.ledger.iter().filter(|row| row.fate != Fate::Viewed);
         Variant {
             name,
             manifest: &contents.manifest,
+            ledger: &contents.ledger,
             sections: contents.sections.iter().map(|section| (section.name.as_str(), section)).collect(),
             rows: rows.filter_map(|row| Some((row.stored?, row))).collect(),
         }
@@ -71,7 +73,7 @@ pub(crate) fn audit_across(variants: &[(String, Contents)]) -> Vec<Diagnostic> {
         }
         for ((blob, target), copies) in copies {
             let (region, target) = (code[blob].0, &targets[target]);
-            if !is_declared(variant.manifest, region, target.row) {
+            if !is_declared(variant.ledger, region, target.row) {
                 found.push(duplicate(variant.name, region, target, &copies));
             }
         }
@@ -99,13 +101,13 @@ fn targets_for<'a>(index: usize, variants: &[Variant<'a>]) -> Vec<Target<'a>> {
 
 /// Whether the region has said that its code holds the constant. What is only claimed as unused is in `compiled_in` as well, where it has
 /// no reader.
-fn is_declared(manifest: &Manifest, region: &Region, constant: &LedgerRow) -> bool {
+fn is_declared(ledger: &[LedgerRow], region: &Region, constant: &LedgerRow) -> bool {
     let declared = |row: &LedgerRow| match row.fate {
         Fate::Embedded => row.readers.contains(&region.symbol),
         Fate::Stored | Fate::Packed | Fate::Viewed => row.compiled_in.contains(&region.symbol),
         Fate::Folded | Fate::Dropped => false,
     };
-    manifest.ledger.iter().any(|row| row.digest == constant.digest && declared(row))
+    ledger.iter().any(|row| row.digest == constant.digest && declared(row))
 }
 
 fn duplicate(variant: &str, region: &Region, target: &Target<'_>, copies: &Copies) -> Diagnostic {
@@ -135,14 +137,15 @@ mod tests {
     /// A variant of one region with that code, and a weight that became what is said; `stored` is whether the file has it.
     fn variant(name: &str, code: &[u8], weight: &[u8], fate: &str, stored: bool) -> (String, Contents) {
         let section = json!({ "section": "const/0", "dtype": "u8", "shape": [weight.len()] });
-        let row = json!({
+        let ledger = serde_json::from_value(json!([{
             "id": 0, "names": ["w"], "dtype": "u8", "shape": [weight.len()], "bytes": weight.len(), "digest": "d", "fate": fate,
             "readers": if fate == "dropped" { json!([]) } else { json!(["r"]) },
             "compiled_in": if fate == "dropped" { json!(["r"]) } else { json!([]) },
             "stored": if stored { json!(0) } else { json!(null) },
-        });
+        }]))
+        .expect("a ledger");
         let manifest: Manifest = serde_json::from_value(json!({
-            "format": 1, "producer": "test", "requirements": { "backends": [] }, "entries": [], "ledger": [row],
+            "format": 1, "producer": "test", "requirements": { "backends": [] }, "entries": [],
             "regions": [{
                 "symbol": "r", "backend": "acme", "backend_version": "1", "code_version": 1, "abi_version": 1, "code": "code/r",
                 "constants": [], "inputs": [], "outputs": [],
@@ -153,7 +156,7 @@ mod tests {
         let bytes = |name: &str, bytes: &[u8]| Section::of_bytes(name, Bytes::copy_from_slice(bytes));
         let mut sections = vec![bytes("code/r", code)];
         sections.extend(stored.then(|| bytes("const/0", weight)));
-        (name.to_owned(), Contents { manifest, sections })
+        (name.to_owned(), Contents { manifest, ledger, sections })
     }
 
     fn noise(len: usize) -> Vec<u8> {

@@ -12,18 +12,19 @@ use crate::artifact::manifest::{
     BackendRequirement, Binding, Call, Chosen, ConstantValue, Entry, ListType, Manifest, NodeSummary, Port, Region,
     Requirements, Stored, ValueInfo, ValueType,
 };
-use crate::artifact::{self, Contents, Section};
+use crate::artifact::{self, Contents, LedgerRow, Section};
 use crate::codegen::{Generated, GeneratedRegion};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{self, Graph, ValueId};
 use crate::plugin::BackendIdentity;
 
-/// The contents, still without a ledger. External constants have no section.
+/// The contents. External constants have no section.
 pub(super) fn assemble(
     generated: &Generated,
     backends: &[BackendIdentity],
     storage: &Storage,
     references: References,
+    ledger: Vec<LedgerRow>,
 ) -> Result<Contents> {
     let regions = generated.regions.iter().enumerate();
     let regions = regions.map(|(index, region)| region_of(region, &backends[region.plan.backend], storage, index));
@@ -41,13 +42,12 @@ pub(super) fn assemble(
         regions: regions.collect(),
         constants,
         files: references.files,
-        ledger: Vec::new(),
     };
     let mut sections = artifact::code_sections(&mut manifest, |index, _| {
         Ok((generated.spool.bytes(generated.regions[index].code)?, None))
     })?;
     sections.extend(own);
-    Ok(Contents { manifest, sections })
+    Ok(Contents { manifest, ledger, sections })
 }
 
 fn stored_of(index: usize, constant: &StoredConstant, references: &References) -> Stored {

@@ -6,7 +6,7 @@ use byoc_plugin_api::to_hex;
 use indexmap::IndexSet;
 
 use super::storage::Storage;
-use crate::artifact::manifest::{Fate, LedgerRow};
+use crate::artifact::{Fate, LedgerRow};
 use crate::codegen::{Generated, RecordedClaim};
 use crate::constants::{Base, BaseId};
 use crate::diagnostic::Result;

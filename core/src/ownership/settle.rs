@@ -50,8 +50,8 @@ pub(crate) fn settle(
         Some(dir) => external::refer(storage, &generated.model.sources, dir)?,
         None => References::default(),
     };
-    let mut contents = assemble(generated, backends, storage, references)?;
-    contents.manifest.ledger = ledger_rows::rows(generated, backends, storage, notes)?;
+    let ledger = ledger_rows::rows(generated, backends, storage, notes)?;
+    let contents = assemble(generated, backends, storage, references, ledger)?;
     Ok(Settled { contents, warnings: duplicates })
 }
 
@@ -63,7 +63,7 @@ impl Settled {
 
     /// The ledger.
     pub fn ledger(&self) -> Ledger {
-        Ledger::of(&self.contents.manifest)
+        Ledger::of(&self.contents.manifest, &self.contents.ledger)
     }
 
     /// The contents to write, and the ledger.
@@ -76,7 +76,7 @@ impl Settled {
     pub fn print(&self) -> String {
         let mut text = String::new();
         let manifest = &self.contents.manifest;
-        for row in &manifest.ledger {
+        for row in &self.contents.ledger {
             let names = row.names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(" ");
             let fate = format!("{:?}", row.fate).to_lowercase();
             let stored = row.stored.map(|index| format!(" in {}", manifest.constants[index].place(&manifest.files)));

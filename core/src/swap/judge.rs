@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Display;
 
 use super::new_model::{Content, Named, NewModel};
-use crate::artifact::Artifact;
-use crate::artifact::manifest::{Fate, LedgerRow};
+use crate::artifact::{Artifact, Fate, LedgerRow};
 
 /// The decision about a constant.
 pub(super) enum Verdict {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::new_model::{Content, NewModel};
-use crate::artifact::manifest::{ConstantUse, Fate, LedgerRow, Manifest};
-use crate::artifact::{Artifact, Contents, Section, code_sections, constant_section};
+use crate::artifact::manifest::{ConstantUse, Manifest};
+use crate::artifact::{Artifact, Contents, Fate, LedgerRow, Section, code_sections, constant_section};
 use crate::diagnostic::Result;
 
 /// The contents with new elements for these constants, by their numbers in the ledger; and how many of them are one
@@ -16,7 +16,7 @@ pub(super) fn contents(
     replaced: &[(usize, Content)],
     new: &NewModel,
 ) -> Result<(Contents, usize)> {
-    let mut manifest = artifact.manifest().clone();
+    let (mut manifest, mut ledger) = (artifact.manifest().clone(), artifact.ledger()?.to_vec());
     let sections = manifest.constants.iter().map(|stored| artifact.section(&stored.section));
     let mut bytes: Vec<Bytes> = sections.collect::<Result<_>>()?;
     // Kept sections keep their digests: a new one would vouch for a damaged section.
@@ -24,7 +24,7 @@ pub(super) fn contents(
     let mut digests: Vec<Option<[u8; 32]>> = manifest.constants.iter().map(|stored| known(&stored.section)).collect();
     let mut changed = BTreeSet::new();
     for (id, content) in replaced {
-        for row in manifest.ledger.iter_mut().filter(|row| row.id == *id) {
+        for row in ledger.iter_mut().filter(|row| row.id == *id) {
             row.digest.clone_from(&content.digest);
             if let Some(stored) = row.stored {
                 bytes[stored] = content.bytes.clone();
@@ -35,10 +35,10 @@ pub(super) fn contents(
     }
     let twins = twins(&manifest, &bytes, &changed);
     for &(kept, gone) in &twins {
-        merge(&mut manifest, kept, gone, new);
+        merge((&mut manifest, &mut ledger), (kept, gone), new);
     }
     let gone: BTreeSet<usize> = twins.iter().map(|&(_, gone)| gone).collect();
-    drop_stored(&mut manifest, &mut bytes, &gone);
+    drop_stored((&mut manifest, &mut ledger), &mut bytes, &gone);
     for &index in gone.iter().rev() {
         digests.remove(index);
     }
@@ -46,7 +46,7 @@ pub(super) fn contents(
         code_sections(&mut manifest, |_, region| Ok((artifact.section(&region.code)?, known(&region.code))))?;
     let constants = manifest.constants.iter().zip(bytes).zip(digests);
     sections.extend(constants.map(|((stored, bytes), digest)| Section::of_stored(stored, bytes, digest)));
-    Ok((Contents { manifest, sections }, gone.len()))
+    Ok((Contents { manifest, ledger, sections }, gone.len()))
 }
 
 /// Pairs of stored constants that are equal now, as (the one that stays, the one that goes). What did not change is
@@ -66,30 +66,30 @@ fn twins(manifest: &Manifest, bytes: &[Bytes], changed: &BTreeSet<usize>) -> Vec
 }
 
 /// Redirects all readers of `gone` to the equal constant `kept`, and merges their rows of the ledger.
-fn merge(manifest: &mut Manifest, kept: usize, gone: usize, new: &NewModel) {
+fn merge((manifest, ledger): (&mut Manifest, &mut Vec<LedgerRow>), (kept, gone): (usize, usize), new: &NewModel) {
     uses(manifest).filter(|used| used.constant == gone).for_each(|used| used.constant = kept);
     let alignment = manifest.constants[gone].alignment;
     let stored = &mut manifest.constants[kept];
     stored.alignment = stored.alignment.max(alignment);
     let owning_row =
         |index| move |row: &LedgerRow| row.stored == Some(index) && matches!(row.fate, Fate::Stored | Fate::Packed);
-    let rows = [kept, gone].map(|index| manifest.ledger.iter().position(owning_row(index)));
-    manifest.ledger.iter_mut().filter(|row| row.stored == Some(gone)).for_each(|row| row.stored = Some(kept));
+    let rows = [kept, gone].map(|index| ledger.iter().position(owning_row(index)));
+    ledger.iter_mut().filter(|row| row.stored == Some(gone)).for_each(|row| row.stored = Some(kept));
     let [Some(one), Some(other)] = rows else { return };
-    let packed = [one, other].into_iter().find(|&row| manifest.ledger[row].fate == Fate::Packed);
+    let packed = [one, other].into_iter().find(|&row| ledger[row].fate == Fate::Packed);
     if let Some(packed) = packed {
         // The packed form equals an original now, which owns it.
         let original = if packed == one { other } else { one };
-        let (owner, shape) = (manifest.ledger[original].owner.clone(), manifest.ledger[original].shape.clone());
-        let row = &mut manifest.ledger[packed];
+        let (owner, shape) = (ledger[original].owner.clone(), ledger[original].shape.clone());
+        let row = &mut ledger[packed];
         (row.fate, row.owner) = (Fate::Viewed, owner);
         (manifest.constants[kept].layout, manifest.constants[kept].shape) = (None, shape);
         return;
     }
     let (first, second) = (one.min(other), one.max(other));
-    let removed = manifest.ledger.remove(second);
+    let removed = ledger.remove(second);
     let order = readers_in_order(manifest);
-    let row = &mut manifest.ledger[first];
+    let row = &mut ledger[first];
     row.names.extend(removed.names);
     row.names.sort_by_key(|name| new.position(name));
     row.names.dedup();
@@ -102,11 +102,11 @@ fn merge(manifest: &mut Manifest, kept: usize, gone: usize, new: &NewModel) {
     row.note = [row.note.take(), removed.note].into_iter().flatten().reduce(|one, other| format!("{one}; {other}"));
     manifest.constants[kept].shape.clone_from(&row.shape);
     let id = row.id;
-    for row in &mut manifest.ledger {
+    for row in ledger.iter_mut() {
         // Other forms of the constant that went are forms of this one now.
         row.id = if row.id == removed.id { id } else { row.id - usize::from(row.id > removed.id) };
     }
-    manifest.ledger.sort_by_key(|row| row.id);
+    ledger.sort_by_key(|row| row.id);
 }
 
 /// Who can read a constant, in the order in which ledgers list them.
@@ -119,10 +119,10 @@ fn readers_in_order(manifest: &Manifest) -> Vec<String> {
 }
 
 /// Removes stored constants without references, and renumbers the others.
-fn drop_stored(manifest: &mut Manifest, bytes: &mut Vec<Bytes>, gone: &BTreeSet<usize>) {
+fn drop_stored((manifest, ledger): (&mut Manifest, &mut [LedgerRow]), bytes: &mut Vec<Bytes>, gone: &BTreeSet<usize>) {
     let number = |old: usize| old - gone.range(..old).count();
     uses(manifest).for_each(|used| used.constant = number(used.constant));
-    manifest.ledger.iter_mut().filter_map(|row| row.stored.as_mut()).for_each(|stored| *stored = number(*stored));
+    ledger.iter_mut().filter_map(|row| row.stored.as_mut()).for_each(|stored| *stored = number(*stored));
     for &index in gone.iter().rev() {
         manifest.constants.remove(index);
         bytes.remove(index);

@@ -11,9 +11,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{Raw, Rng, json};
 
-/// The section that is compressed JSON, and what the names of those of variants start with.
-const GRAPH: &str = "graph";
-const VARIANT: &str = "graph/";
+/// The sections that are compressed JSON; those of variants have the name of one and a slash first.
+const DOCUMENTS: [&str; 2] = ["graph", "ledger"];
 
 /// What the names of code sections start with.
 const CODE: &str = "code/";
@@ -24,7 +23,7 @@ const PAD: &str = "__pad__/";
 /// Where data starts at a multiple of this, and the largest alignment of a section.
 const PAGE: usize = 4096;
 
-/// Most bytes of a graph that are looked at.
+/// Most bytes of a document that are looked at.
 const MOST: u64 = 1 << 20;
 
 struct Section {
@@ -97,8 +96,8 @@ impl Parts {
         self.sections.iter().map(|section| section.name.as_str()).filter(|name| name.starts_with(CODE))
     }
 
-    /// A graph section as JSON.
-    fn graph(&self, name: &str) -> Option<Value> {
+    /// A section of compressed JSON.
+    fn document(&self, name: &str) -> Option<Value> {
         let mut text = Vec::new();
         ZlibDecoder::new(self.section(name)?).take(MOST).read_to_end(&mut text).ok()?;
         serde_json::from_slice(&text).ok()
@@ -107,7 +106,7 @@ impl Parts {
     /// Gives a section other bytes.
     fn put(&mut self, index: usize, bytes: Vec<u8>) {
         let section = &mut self.sections[index];
-        if is_graph(&section.name) || section.name.starts_with(CODE) {
+        if document(&section.name).is_some() || section.name.starts_with(CODE) {
             section.shape = json!([bytes.len()]);
             section.bytes = bytes;
         } else {
@@ -120,17 +119,18 @@ impl Parts {
     /// Changes one of the sections, or what the header says of it.
     fn mutate(&mut self, other: Option<&Parts>, rng: &mut Rng, raw: Raw<'_>) -> Option<()> {
         let index = if rng.bool() {
-            let graphs: Vec<_> = (0..self.sections.len()).filter(|&at| is_graph(&self.sections[at].name)).collect();
-            *graphs.get(rng.usize(..graphs.len().max(1)))?
+            let is_document = |at: &usize| document(&self.sections[*at].name).is_some();
+            let documents: Vec<_> = (0..self.sections.len()).filter(is_document).collect();
+            *documents.get(rng.usize(..documents.len().max(1)))?
         } else {
             rng.usize(..self.sections.len().max(1))
         };
         let name = self.sections.get(index)?.name.clone();
         let mut bytes = self.sections[index].bytes.clone();
-        if is_graph(&name) {
-            let mut graph = self.graph(&name)?;
-            json::mutate(&mut graph, other.and_then(|other| other.graph(GRAPH)).as_ref(), rng, raw);
-            bytes = compress(&serde_json::to_vec(&graph).ok()?);
+        if let Some(kind) = document(&name) {
+            let mut text = self.document(&name)?;
+            json::mutate(&mut text, other.and_then(|other| other.document(kind)).as_ref(), rng, raw);
+            bytes = compress(&serde_json::to_vec(&text).ok()?);
         } else if name.starts_with(CODE) {
             let donor = other.and_then(|other| other.section(other.codes().next()?));
             bytes = json::bytes(&bytes, donor, rng, raw)?;
@@ -144,8 +144,10 @@ impl Parts {
     }
 }
 
-fn is_graph(name: &str) -> bool {
-    name == GRAPH || name.starts_with(VARIANT)
+/// Which of [`DOCUMENTS`] a section is; none where it is something else.
+fn document(name: &str) -> Option<&'static str> {
+    let kind = name.split_once('/').map_or(name, |(kind, _)| kind);
+    DOCUMENTS.into_iter().find(|known| *known == kind)
 }
 
 fn compress(bytes: &[u8]) -> Vec<u8> {

@@ -86,7 +86,7 @@ pub(crate) fn is_small(code: &Value, symbol: usize) -> bool {
 pub(crate) fn check(file: &[u8]) -> Result<Vec<Artifact>> {
     let file = ArtifactFile::from_bytes(Path::new("fuzzed.byoc"), file.to_vec().into())?;
     let all = file.all()?;
-    let ledger = LedgerOfVariants::of(&file, &all);
+    let ledger = LedgerOfVariants::of(&file, &all)?;
     let own: u64 = ledger.variants.iter().map(|it| it.constants + it.code + it.graph).sum();
     assert_eq!(own + ledger.shared_constants + ledger.shared_code + ledger.frame, file.size(), "{ledger:?}");
     file.verify_digests().map(|()| all)

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use byoc_core::artifact::Artifact;
+use byoc_core::artifact::{Artifact, Totals};
 use byoc_core::diagnostic::Result;
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, PortInfo, Session};
@@ -80,6 +80,7 @@ fn attempt(path: &Path, file: Vec<u8>, registry: &Registry, case: usize) -> Resu
     let artifact = Artifact::from_bytes(path, file.into())?;
     artifact.verify_digests()?;
     let manifest = artifact.manifest();
+    let _ = Totals::of(manifest, artifact.ledger()?).saved();
     for region in &manifest.regions {
         let code = artifact.section(&region.code)?;
         if let Ok(found) = registry.get(&region.backend) {

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use byoc_core::artifact::manifest::Fate;
+use byoc_core::artifact::Fate;
 use byoc_tests::folder::Folder;
 use byoc_tests::golden::golden;
 use byoc_tests::onnx::small;

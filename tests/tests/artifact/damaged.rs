@@ -68,6 +68,7 @@ fn flipped_bits_are_found_by_whoever_looks_at_them() {
         let lookers: &[&[&str]] = match kind {
             "graph" => &[&["inspect", "damaged.byoc"], &run, &bench],
             "code" => &[&run, &bench],
+            "ledger" => &[&["inspect", "damaged.byoc"]],
             _ => &[],
         };
         for verb in lookers.iter().chain(&by_itself) {
@@ -79,6 +80,7 @@ fn flipped_bits_are_found_by_whoever_looks_at_them() {
         let blind: &[&[&str]] = match kind {
             "graph" => &[],
             "code" => &[&["inspect", "damaged.byoc"]],
+            "ledger" => &[&run, &bench],
             _ => &[&["inspect", "damaged.byoc"], &run, &bench],
         };
         blind.iter().for_each(|verb| drop(folder.byoc(verb).success().to_owned()));
@@ -105,7 +107,7 @@ fn what_was_compared_is_told() {
         let found = folder.byoc(arguments);
         assert!(found.success().ends_with(end), "{}", found.stdout);
     };
-    let plain = format!("checked: the header and the graph; --verify-digests reads all {all} sections\n");
+    let plain = format!("checked: the header, the graph and the ledger; --verify-digests reads all {all} sections\n");
     ends(&["inspect", "model.byoc"], &plain);
     ends(&["inspect", "model.byoc", "--verify-digests"], &format!("digests ok: all {all} sections\n"));
     ends(&["check", "model.byoc"], &format!("digests ok: all {all} sections\nthis machine can run it\n"));
@@ -114,7 +116,7 @@ fn what_was_compared_is_told() {
         (found["compared"]["sections"].as_u64(), found["compared"]["of"].as_u64())
     };
     let all = Some(all as u64);
-    assert_eq!(compared(&["inspect", "model.byoc", "--json"]), (Some(1), all));
+    assert_eq!(compared(&["inspect", "model.byoc", "--json"]), (Some(2), all));
     assert_eq!(compared(&["inspect", "model.byoc", "--json", "--verify-digests"]), (all, all));
     assert_eq!(compared(&["check", "model.byoc", "--json"]), (all, all));
     let message = "error: [B901] 'model.onnx' is a model, so it takes no --verify-digests\n  hint: Leave the flag out, or name \

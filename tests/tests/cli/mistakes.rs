@@ -10,7 +10,7 @@ use byoc_tests::folder::Folder;
 use byoc_tests::golden::golden;
 use byoc_tests::onnx::{Model, Type, external, small};
 use byoc_tests::program::{byoc, outcome};
-use byoc_tests::repack::Repacked;
+use byoc_tests::repack::{GRAPH, Repacked};
 use byoc_tests::tensor::Tensor;
 use byoc_tests::{npz, places};
 use serde_json::json;
@@ -217,15 +217,15 @@ fn artifacts(folder: &Folder) {
     bytes[code + 1] ^= 1;
     folder.write("flipped.byoc", bytes);
     let mut newer = Repacked::read(&whole);
-    let mut graph = newer.graph();
+    let mut graph = newer.json(GRAPH);
     graph["format"] = json!(99);
-    newer.set_graph(&graph);
+    newer.set_json(GRAPH, &graph);
     newer.metadata.insert("byoc_format".into(), json!("99"));
     folder.write("newer.byoc", newer.write());
     let mut elsewhere = Repacked::read(&whole);
-    let mut graph = elsewhere.graph();
+    let mut graph = elsewhere.json(GRAPH);
     graph["requirements"]["cpu_features"] = json!(["sve2"]);
-    elsewhere.set_graph(&graph);
+    elsewhere.set_json(GRAPH, &graph);
     folder.write("elsewhere.byoc", elsewhere.write());
     let data: Vec<u8> = (0..65536u32).flat_map(|i| (i as f32).to_le_bytes()).collect();
     for (name, file) in [("refers", "gone.data"), ("replaced", "other.data")] {

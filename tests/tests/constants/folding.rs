@@ -1,8 +1,8 @@
 //! Folding and sharing: what is computed ahead of time never stands in the file beside what it was computed from, in one
 //! entry or across several.
 
+use byoc_core::artifact::Fate;
 use byoc_core::artifact::Ledger;
-use byoc_core::artifact::manifest::Fate;
 use byoc_tests::folder::Folder;
 use byoc_tests::onnx::{Model, Type, tensor};
 use byoc_tests::tensor::Tensor;

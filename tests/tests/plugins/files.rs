@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use byoc_core::artifact::Artifact;
-use byoc_core::artifact::manifest::{ClaimKind, Fate};
+use byoc_core::artifact::Fate;
+use byoc_core::artifact::manifest::ClaimKind;
 use byoc_tests::program::{byoc, isolate, outcome};
 use byoc_tests::tensor::Tensor;
 use byoc_tests::{engine, onnx, places, program};
@@ -191,7 +192,8 @@ fn two_plugins_share_a_constant() {
             .all(|region| region.constants.len() == 1 && region.constants[0].claim == ClaimKind::Host)
     );
     assert_eq!(manifest.constants.len(), 1);
-    let [row] = manifest.ledger.as_slice() else { panic!("{:?}", manifest.ledger) };
+    let ledger = artifact.ledger().expect("it fits");
+    let [row] = ledger else { panic!("{ledger:?}") };
     assert_eq!((row.names.as_slice(), row.bytes, row.fate), (["w".to_owned()].as_slice(), 2400, Fate::Stored));
     assert_eq!(row.readers, ["byoc_main_template_0", "byoc_main_json_0"]);
 

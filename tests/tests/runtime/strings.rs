@@ -1,7 +1,7 @@
 //! Texts and complex numbers as values of a run: through control flow and regions that tell sizes, constants of texts, and handles
 //! that stand for nothing.
 
-use byoc_core::artifact::manifest::Fate;
+use byoc_core::artifact::Fate;
 use byoc_core::compile::Report;
 use byoc_core::onnx::write;
 use byoc_core::runtime::Session;

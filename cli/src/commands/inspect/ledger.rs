@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use byoc_core::artifact::Artifact;
-use byoc_core::artifact::manifest::{Fate, LedgerRow, Manifest, Stored};
+use byoc_core::artifact::manifest::{Manifest, Stored};
+use byoc_core::artifact::{Artifact, Fate, LedgerRow};
+use byoc_core::diagnostic::Result;
 
 use crate::report::{self, Bytes, Table, count, size};
 
@@ -11,21 +12,21 @@ use crate::report::{self, Bytes, Table, count, size};
 const SHOWN: usize = 2;
 
 /// The table, the largest constants first, and the sums.
-pub(crate) fn text(artifact: &Artifact) -> String {
-    let rows = largest_first(artifact.manifest());
-    format!("{}\n{}", table(artifact.manifest(), &rows), totals(artifact))
+pub(crate) fn text(artifact: &Artifact) -> Result<String> {
+    let rows = largest_first(artifact.ledger()?);
+    Ok(format!("{}\n{}", table(artifact.manifest(), &rows), totals(artifact)?))
 }
 
 /// The two largest, the largest of those with several names, and the sums.
-pub(crate) fn some(artifact: &Artifact) -> String {
-    let rows = largest_first(artifact.manifest());
+pub(crate) fn some(artifact: &Artifact) -> Result<String> {
+    let rows = largest_first(artifact.ledger()?);
     let tied = rows.iter().skip(2).find(|row| row.names.len() > 1);
     let rows: Vec<_> = rows.iter().take(2).chain(tied).copied().collect();
-    format!("{}{}", table(artifact.manifest(), &rows), totals(artifact))
+    Ok(format!("{}{}", table(artifact.manifest(), &rows), totals(artifact)?))
 }
 
-fn largest_first(manifest: &Manifest) -> Vec<&LedgerRow> {
-    let mut rows: Vec<&LedgerRow> = manifest.ledger.iter().collect();
+fn largest_first(ledger: &[LedgerRow]) -> Vec<&LedgerRow> {
+    let mut rows: Vec<&LedgerRow> = ledger.iter().collect();
     rows.sort_by_key(|row| (std::cmp::Reverse(row.bytes), row.id));
     rows
 }
@@ -39,19 +40,19 @@ fn table(manifest: &Manifest, rows: &[&LedgerRow]) -> String {
     table.text()
 }
 
-fn totals(artifact: &Artifact) -> String {
-    let manifest = artifact.manifest();
-    let constants = first_rows(manifest).count();
-    let names: usize = first_rows(manifest).map(|row| row.names.len()).sum();
-    let bytes = Bytes::of(artifact);
+fn totals(artifact: &Artifact) -> Result<String> {
+    let ledger = artifact.ledger()?;
+    let constants = first_rows(ledger).count();
+    let names: usize = first_rows(ledger).map(|row| row.names.len()).sum();
+    let bytes = Bytes::of(artifact)?;
     let counts = format!("{} under {}", count(constants, "constant"), count(names, "name"));
-    format!("{counts}, {} stored\n{}{}\n", size(bytes.stored()), bytes.details(), bytes.sentence())
+    Ok(format!("{counts}, {} stored\n{}{}\n", size(bytes.stored()), bytes.details(), bytes.sentence()))
 }
 
 /// One row for each constant: one that is kept in several forms has several.
-fn first_rows(manifest: &Manifest) -> impl Iterator<Item = &LedgerRow> {
+fn first_rows(ledger: &[LedgerRow]) -> impl Iterator<Item = &LedgerRow> {
     let mut seen = BTreeSet::new();
-    manifest.ledger.iter().filter(move |row| seen.insert(row.id))
+    ledger.iter().filter(move |row| seen.insert(row.id))
 }
 
 /// `seen` has what the rows above have stored: it counts once.

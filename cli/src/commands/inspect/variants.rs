@@ -1,7 +1,6 @@
 //! `inspect` of a file with variants: the ledger of all of them, or the parts of each.
 
-use byoc_core::artifact::manifest::Fate;
-use byoc_core::artifact::{Artifact, ArtifactFile, Form, JointConstant, LedgerOfVariants};
+use byoc_core::artifact::{Artifact, ArtifactFile, Fate, Form, JointConstant, LedgerOfVariants};
 use byoc_core::diagnostic::Result;
 use serde_json::{Map, Value, json};
 
@@ -15,11 +14,12 @@ const SHOWN: usize = 2;
 /// Prints the selected parts; the overview by default.
 pub(super) fn run(args: &Args, file: &ArtifactFile) -> Result<()> {
     let mut all = file.all()?;
+    all.iter().try_for_each(|artifact| artifact.ledger().map(drop))?;
     if args.verify_digests {
         all.iter_mut().try_for_each(|artifact| artifact.attach(args.constants_from.as_deref()))?;
     }
     match args.json {
-        true => report::print_json(&Value::Object(json(args, file, &all))),
+        true => report::print_json(&Value::Object(json(args, file, &all)?)),
         false => report::print(&text(args, file, &all)?),
     }
 }
@@ -27,7 +27,7 @@ pub(super) fn run(args: &Args, file: &ArtifactFile) -> Result<()> {
 fn text(args: &Args, file: &ArtifactFile, all: &[Artifact]) -> Result<String> {
     let mut parts = Vec::new();
     if args.constants {
-        parts.push(ledger(file, all));
+        parts.push(ledger(file, all)?);
     }
     for artifact in all.iter().filter(|_| args.regions || args.plugins) {
         let name = artifact.variant().unwrap_or_default();
@@ -40,12 +40,12 @@ fn text(args: &Args, file: &ArtifactFile, all: &[Artifact]) -> Result<String> {
     }
     if parts.is_empty() {
         let (path, size) = (file.path().display(), size(file.size()));
-        let compared = if args.verify_digests { String::new() } else { Compared::on_opening(file).text() };
+        let compared = if args.verify_digests { String::new() } else { Compared::by_showing(file).text() };
         let names = file.variants().join(", ");
         parts.push(format!(
             "{path}: {size}, variants {names}, format {}\n{}{compared}",
             file.format(),
-            VariantsOverview::of(file, all).text()
+            VariantsOverview::of(file, all)?.text()
         ));
     }
     if args.verify_digests {
@@ -55,8 +55,8 @@ fn text(args: &Args, file: &ArtifactFile, all: &[Artifact]) -> Result<String> {
 }
 
 /// The constants, the largest first, each with its forms: a line for each.
-fn ledger(file: &ArtifactFile, all: &[Artifact]) -> String {
-    let ledger = LedgerOfVariants::of(file, all);
+fn ledger(file: &ArtifactFile, all: &[Artifact]) -> Result<String> {
+    let ledger = LedgerOfVariants::of(file, all)?;
     let mut constants: Vec<&JointConstant> = ledger.constants.iter().collect();
     constants.sort_by_key(|constant| std::cmp::Reverse(constant.bytes));
     let mut table =
@@ -77,7 +77,7 @@ fn ledger(file: &ArtifactFile, all: &[Artifact]) -> String {
             ]);
         }
     }
-    format!("{}\n{}", table.text(), VariantsOverview::of(file, all).text())
+    Ok(format!("{}\n{}", table.text(), VariantsOverview::of(file, all)?.text()))
 }
 
 /// The bytes of a form that has a section of its own.
@@ -94,10 +94,10 @@ fn names(names: &[String]) -> String {
     names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ") + &more
 }
 
-fn json(args: &Args, file: &ArtifactFile, all: &[Artifact]) -> Map<String, Value> {
+fn json(args: &Args, file: &ArtifactFile, all: &[Artifact]) -> Result<Map<String, Value>> {
     let mut parts = Map::new();
     if args.constants {
-        let constants = LedgerOfVariants::of(file, all).constants;
+        let constants = LedgerOfVariants::of(file, all)?.constants;
         parts.insert("constants".into(), constants.iter().map(constant_json).collect());
     }
     if args.sections {
@@ -118,12 +118,12 @@ fn json(args: &Args, file: &ArtifactFile, all: &[Artifact]) -> Map<String, Value
     }
     parts.insert("file".into(), json!(file.path()));
     parts.insert("format".into(), json!(file.format()));
-    if let Value::Object(overview) = json!(VariantsOverview::of(file, all)) {
+    if let Value::Object(overview) = json!(VariantsOverview::of(file, all)?) {
         parts.extend(overview);
     }
-    let compared = if args.verify_digests { Compared::all(file) } else { Compared::on_opening(file) };
+    let compared = if args.verify_digests { Compared::all(file) } else { Compared::by_showing(file) };
     parts.insert("compared".into(), json!(compared));
-    parts
+    Ok(parts)
 }
 
 fn constant_json(constant: &JointConstant) -> Value {

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use byoc_core::artifact::Artifact;
 use byoc_core::artifact::manifest::{self, Manifest, ValueInfo};
+use byoc_core::artifact::{Artifact, LedgerRow};
+use byoc_core::diagnostic::Result;
 
 use super::layout::blocks;
 use super::page::{Backend, Constant, Group, Node, Page};
@@ -14,11 +15,11 @@ use crate::commands::inspect::by_count;
 use crate::report::{self, Overview, size};
 
 /// The page.
-pub(super) fn page(path: &Path, artifact: &Artifact) -> Page {
-    let manifest = artifact.manifest();
+pub(super) fn page(path: &Path, artifact: &Artifact) -> Result<Page> {
+    let (manifest, ledger) = (artifact.manifest(), artifact.ledger()?);
     let mut page = Page::of(path);
     let (bytes, producer) = (size(artifact.size()), &manifest.producer);
-    let overview = Overview::of(artifact);
+    let overview = Overview::of(artifact)?;
     let (sentence, details) = (overview.bytes().sentence(), overview.bytes().details());
     page.facts = vec![format!("artifact, {bytes}, written by {producer}"), sentence, details.trim_end().to_owned()];
     page.facts.retain(|fact| !fact.is_empty());
@@ -27,9 +28,9 @@ pub(super) fn page(path: &Path, artifact: &Artifact) -> Page {
     page.backends = overview.counts().map(backend).collect();
     page.regions = manifest.regions.iter().map(region).collect();
     Graph { nodes: page.nodes, edges: page.edges, groups: page.groups } = graph(manifest);
-    page.tiles = squarified(tiles(artifact));
-    page.constants = manifest.ledger.iter().map(constant).collect();
-    page
+    page.tiles = squarified(tiles(artifact, ledger));
+    page.constants = ledger.iter().map(constant).collect();
+    Ok(page)
 }
 
 fn operators(region: &manifest::Region) -> BTreeMap<String, usize> {
@@ -103,7 +104,7 @@ fn nodes(region: &manifest::Region) -> Vec<Node> {
 }
 
 /// Each section of the file, padding and the header as one each.
-fn tiles(artifact: &Artifact) -> Vec<Tile> {
+fn tiles(artifact: &Artifact, ledger: &[LedgerRow]) -> Vec<Tile> {
     let manifest = artifact.manifest();
     let mut tiles = Vec::new();
     let mut padding = 0;
@@ -115,7 +116,7 @@ fn tiles(artifact: &Artifact) -> Vec<Tile> {
         if section.name.starts_with("__pad__") {
             padding += section.bytes;
         } else if let Some(stored) = stored {
-            let rows = || manifest.ledger.iter().filter(move |row| row.stored == Some(stored));
+            let rows = || ledger.iter().filter(move |row| row.stored == Some(stored));
             let names: Vec<_> = rows().flat_map(|row| row.names.clone()).collect();
             let readers: Vec<_> = rows().flat_map(|row| row.readers.clone()).collect();
             let layout = manifest.constants[stored].layout.as_ref();
@@ -143,7 +144,7 @@ fn tiles(artifact: &Artifact) -> Vec<Tile> {
     tiles
 }
 
-fn constant(row: &manifest::LedgerRow) -> Constant {
+fn constant(row: &LedgerRow) -> Constant {
     Constant {
         names: row.names.clone(),
         ty: format!("{}{}", row.dtype, report::shape(&row.shape)),

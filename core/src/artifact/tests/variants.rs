@@ -6,11 +6,12 @@ use std::path::Path;
 use bytes::Bytes;
 
 use super::{Contents, code_section, noise, sample, silent};
-use crate::artifact::manifest::{Fate, Manifest};
-use crate::artifact::variants::VariantList;
+use crate::artifact::ledger::ledger_section;
+use crate::artifact::manifest::Manifest;
+use crate::artifact::variants::{VariantList, graph_section};
 use crate::artifact::write::Plan;
 use crate::artifact::{
-    ArtifactFile, FORMAT, Form, GRAPH, Joined, LedgerOfVariants, PRODUCER, Section, VariantBytes, graph,
+    ArtifactFile, FORMAT, Fate, Form, GRAPH, Joined, LedgerOfVariants, PRODUCER, Section, VariantBytes, graph,
 };
 use crate::diagnostic::Diagnostic;
 
@@ -37,11 +38,11 @@ fn pair() -> Vec<(String, Contents)> {
     for used in bindings.chain(outputs) {
         used.constant = 2 - used.constant;
     }
-    for row in &mut manifest.ledger {
+    for row in &mut other.ledger {
         row.stored = row.stored.map(|stored| 2 - stored);
     }
     let mut pair = vec![("npu".to_owned(), sample(5000)), ("cpu".to_owned(), other)];
-    let rows = pair.iter_mut().flat_map(|(_, contents)| &mut contents.manifest.ledger);
+    let rows = pair.iter_mut().flat_map(|(_, contents)| &mut contents.ledger);
     rows.for_each(|row| row.digest = format!("{:032x}", row.id));
     pair
 }
@@ -113,7 +114,7 @@ fn the_file_depends_on_the_variants_only() {
 fn the_ledger_adds_up_to_the_file() {
     let bytes = written(pair());
     let file = opened(bytes.clone()).expect("opens");
-    let ledger = LedgerOfVariants::of(&file, &file.all().expect("all"));
+    let ledger = LedgerOfVariants::of(&file, &file.all().expect("all")).expect("ledgers");
     assert_eq!((ledger.shared_constants, ledger.shared_code), (24, 0));
     let own: Vec<_> = ledger.variants.iter().map(|it| (it.variant.as_str(), it.constants, it.code)).collect();
     assert_eq!(own, [("npu", 5000, 12), ("cpu", 5000, 10)]);
@@ -147,11 +148,13 @@ fn names_are_checked() {
     assert_eq!(unknown, "[B702] 'm.byoc' has no variant 'gpu'. Did you mean 'cpu'?");
 }
 
-/// A file of these graphs and sections, whatever they are.
+/// A file of these graphs, each with the ledger of the sample, and sections, whatever they are.
 fn raw(list: &VariantList, graphs: &[(&str, &Manifest)], sections: &[Section]) -> Vec<u8> {
     let mut all = vec![Section::of_bytes(GRAPH, graph::encode(list).expect("json").into())];
     for (name, manifest) in graphs {
-        all.push(Section::of_bytes(*name, graph::encode(manifest).expect("json").into()));
+        all.push(Section::of_bytes(graph_section(name), graph::encode(manifest).expect("json").into()));
+        let ledger = graph::encode(&sample(64).ledger).expect("json");
+        all.push(Section::of_bytes(ledger_section(Some(name)), ledger.into()));
     }
     let mut out = Cursor::new(Vec::new());
     let plan = Plan::of(all.iter().chain(sections), (FORMAT, PRODUCER)).expect("a plan");
@@ -171,21 +174,25 @@ fn what_does_not_fit_is_named() {
         (raw(&list(&[]), &[], &[]), "section 'graph': it lists no variant"),
         (raw(&list(&["a", "a"]), &[], &[]), "section 'graph': it has two variants 'a'"),
         (raw(&list(&["a"]), &[], &[]), "it has no section 'graph/a'"),
-        (raw(&list(&["a"]), &[("graph/a", graph)], &contents.sections[1..]), "it has no section 'const/0'"),
         (
-            raw(&list(&["a"]), &[("graph/a", graph), ("graph/b", graph)], &contents.sections),
+            raw(&list(&["a"]), &[], &[Section::of_bytes("graph/a", graph::encode(graph).expect("json").into())]),
+            "it has no section 'ledger/a'",
+        ),
+        (raw(&list(&["a"]), &[("a", graph)], &contents.sections[1..]), "it has no section 'const/0'"),
+        (
+            raw(&list(&["a"]), &[("a", graph), ("b", graph)], &contents.sections),
             "section 'graph/b': nothing refers to it",
         ),
         (
             raw(
                 &list(&["a"]),
-                &[("graph/a", graph)],
+                &[("a", graph)],
                 &[&contents.sections[..], &[Section::of_bytes(code_section("x"), Bytes::from_static(b"x"))]].concat(),
             ),
             "section 'code/x': nothing refers to it",
         ),
         (
-            raw(&list(&["a"]), &[("graph/a", &Manifest { format: FORMAT, ..graph.clone() })], &contents.sections),
+            raw(&list(&["a"]), &[("a", &Manifest { format: FORMAT, ..graph.clone() })], &contents.sections),
             "section 'graph/a': its format is 2",
         ),
     ];
@@ -195,7 +202,7 @@ fn what_does_not_fit_is_named() {
     // A section of other bytes than the graph says.
     let mut other = sample(64);
     other.sections[0] = Section { shape: vec![25], ..Section::of_bytes("const/0", noise(3, 25)) };
-    let said = said(raw(&list(&["a"]), &[("graph/a", graph)], &other.sections));
+    let said = said(raw(&list(&["a"]), &[("a", graph)], &other.sections));
     assert_eq!(said, "'m.byoc' is damaged: section 'const/0': it is u8[25], and the graph says f32[2, 3]");
 }
 
@@ -205,8 +212,7 @@ fn other_variants_are_not_looked_at() {
     let contents = sample(64);
     let list = VariantList::of(["a", "b"].map(str::to_owned).into_iter(), [].into_iter(), PRODUCER.to_owned());
     let damaged = Manifest { regions: Vec::new(), ..contents.manifest.clone() };
-    let file = opened(raw(&list, &[("graph/a", &contents.manifest), ("graph/b", &damaged)], &contents.sections))
-        .expect("opens");
+    let file = opened(raw(&list, &[("a", &contents.manifest), ("b", &damaged)], &contents.sections)).expect("opens");
     file.variant("a").expect("it is whole");
     let expected = "'m.byoc' is damaged: entry 'main': it calls region 0 of 0";
     assert_eq!(file.variant("b").expect_err("damaged").message, expected);

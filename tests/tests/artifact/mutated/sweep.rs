@@ -21,7 +21,7 @@ pub(crate) struct Stage {
     pub(crate) path: PathBuf,
     pub(crate) plugins: Vec<PathBuf>,
     pub(crate) settings: Vec<(&'static str, String)>,
-    /// Whether its graph is mutated, too.
+    /// Whether its graph and its ledger are mutated, too.
     pub(crate) graph: bool,
 }
 

@@ -1,7 +1,6 @@
 //! Cases in which bodies of control flow have constants: those that others have as well, and those of their own.
 
-use byoc_core::artifact::Ledger;
-use byoc_core::artifact::manifest::Fate;
+use byoc_core::artifact::Fate;
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::tensor::Tensor;
 
@@ -42,8 +41,8 @@ pub(crate) fn branches(name: &'static str) -> Checked {
         extra: 0,
         tolerance: CLOSE,
     });
-    let ledger = Ledger::of(checked.artifact.manifest());
-    let [row] = rows(&ledger, "w")[..] else { panic!("`w` is one constant") };
+    let ledger = &checked.ledger;
+    let [row] = rows(ledger, "w")[..] else { panic!("`w` is one constant") };
     assert_eq!(row.names, ["w", "make_y/else_branch/copy"]);
     assert_eq!(row.model_bytes, 2 * row.bytes);
     checked

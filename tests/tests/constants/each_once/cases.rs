@@ -1,8 +1,8 @@
 //! Cases in which a constant is kept by one, shared, tied or folded.
 
 use byoc_core::artifact::Artifact;
-use byoc_core::artifact::Ledger;
-use byoc_core::artifact::manifest::{ClaimKind, Fate};
+use byoc_core::artifact::Fate;
+use byoc_core::artifact::manifest::ClaimKind;
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::tensor::Tensor;
 use half::f16;
@@ -244,9 +244,9 @@ pub(crate) fn transposed(name: &'static str) -> Checked {
         extra: 0,
         tolerance: CLOSE,
     });
-    let ledger = Ledger::of(checked.artifact.manifest());
+    let ledger = &checked.ledger;
     assert_eq!(ledger.rows.len(), 1);
-    assert_eq!(rows(&ledger, "t")[0].transposed, ["t"]);
+    assert_eq!(rows(ledger, "t")[0].transposed, ["t"]);
     checked
 }
 
@@ -258,8 +258,8 @@ pub(crate) fn transposed_on_host(name: &'static str) -> Checked {
 /// h. The same in 8 bits.
 pub(crate) fn transposed_in_8_bits(name: &'static str) -> Checked {
     let checked = on_host(name, &[("json.weights", "int8")], COARSE);
-    let ledger = Ledger::of(checked.artifact.manifest());
-    let [row] = rows(&ledger, "e")[..] else { panic!("`e` is one constant") };
+    let ledger = &checked.ledger;
+    let [row] = rows(ledger, "e")[..] else { panic!("`e` is one constant") };
     let stored = &checked.artifact.manifest().constants[row.stored.expect("it is packed")];
     // A scale and a sum for each row of the embedding.
     assert_eq!(stored.shape, [(WIDTH * DEPTH + 8 * WIDTH) as usize]);

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use byoc_core::artifact::Artifact;
 use byoc_core::artifact::Ledger;
-use byoc_core::artifact::manifest::{Fate, LedgerRow};
+use byoc_core::artifact::{Fate, LedgerRow};
 use byoc_core::plugin::Registry;
 use byoc_plugin_api::DType;
 use byoc_tests::onnx::{self, Model, Type};
@@ -65,6 +65,7 @@ pub(crate) struct Constant {
 /// A case that passed.
 pub(crate) struct Checked {
     pub(crate) artifact: Artifact,
+    pub(crate) ledger: Ledger,
     /// The case's line of the table.
     pub(crate) line: String,
     _folder: TempDir,
@@ -164,7 +165,7 @@ pub(crate) fn check(case: Case) -> Checked {
     for &backend in case.backends {
         assert!(artifact.manifest().regions.iter().any(|region| region.backend == backend), "{backend} has no region");
     }
-    let ledger = Ledger::of(artifact.manifest());
+    let ledger = Ledger::of(artifact.manifest(), artifact.ledger().expect("it fits"));
     assert_eq!(ledger, report.ledger, "the file's ledger is the compile's");
     case.constants.iter().for_each(|expected| expected.check(&ledger, &file));
 
@@ -177,7 +178,7 @@ pub(crate) fn check(case: Case) -> Checked {
     let size = file.len() as u64;
     assert_eq!(size, report.file_bytes);
     assert!(size * 100 <= must * MOST_PERCENT, "{size} bytes for {must}");
-    Checked { line: line(case.name, unique, size, &ledger), artifact, _folder: folder }
+    Checked { line: line(case.name, unique, size, &ledger), artifact, ledger, _folder: folder }
 }
 
 fn same_results(case: &Case, artifacts: [PathBuf; 2]) {

@@ -1,6 +1,7 @@
 //! Cases in which several read one constant and want it in different forms, and constants of no or one element.
 
-use byoc_core::artifact::manifest::{ClaimKind, Fate};
+use byoc_core::artifact::Fate;
+use byoc_core::artifact::manifest::ClaimKind;
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::tensor::Tensor;
 
@@ -100,7 +101,7 @@ pub(crate) fn host_and_unused(name: &'static str) -> Checked {
     let region = manifest.regions.iter().find(|region| region.backend == "csource").expect("a region");
     let claims: Vec<_> = region.constants.iter().map(|binding| binding.claim).collect();
     assert!(claims.contains(&ClaimKind::Unused), "{claims:?}");
-    assert_eq!(manifest.ledger[0].readers, ["byoc_main_json_0"]);
+    assert_eq!(checked.ledger.rows[0].readers, ["byoc_main_json_0"]);
     checked
 }
 

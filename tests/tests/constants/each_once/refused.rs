@@ -101,6 +101,7 @@ fn demand(path: &std::path::Path, feature: &str) {
         digest: None,
         alignment: 0,
     });
-    let contents = Contents { sections: sections.collect(), manifest };
+    let contents =
+        Contents { manifest, ledger: artifact.ledger().expect("it fits").to_vec(), sections: sections.collect() };
     contents.write(path, &mut |_, _, _| {}).expect("written");
 }

@@ -148,7 +148,8 @@ fn ledger(case: &Case) -> Result<String, String> {
     };
     let artifact = Artifact::open(&path).map_err(|error| error.to_string())?;
     artifact.verify_digests().map_err(|error| error.to_string())?;
-    if Ledger::of(artifact.manifest()) != report.ledger {
+    let rows = artifact.ledger().map_err(|error| error.to_string())?;
+    if Ledger::of(artifact.manifest(), rows) != report.ledger {
         return Err("the ledger of the file is not that of the report".into());
     }
     let totals = report.ledger.totals;
