@@ -10,7 +10,7 @@ pub(crate) mod integer;
 mod op;
 pub(crate) mod text;
 
-pub(crate) use integer::{Combine, IntegerConv, IntegerGemm, IntegerPool, NBits};
+pub(crate) use integer::{Combine, IntegerAverage, IntegerConv, IntegerGemm, IntegerPool, NBits};
 pub(crate) use op::{Attention, Conv, Gemm, GridSample, Op, Pool, Recurrent, Side};
 
 /// The version of the format. Code of another version is refused: there is no way to guess what it means.

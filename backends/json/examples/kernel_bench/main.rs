@@ -252,8 +252,8 @@ fn bench_integer_convolutions(threads: &[Threads; 2]) {
     {
         let x = vec![7u8; size * size * channels];
         let depthwise = channels == 32 || channels == 144;
-        let k = kernel * kernel * channels;
-        let len = if depthwise { k } else { integer::packed_len(k, filters).unwrap_or(0) };
+        let k = integer::window_len([kernel; 2], channels).unwrap_or(0);
+        let len = if depthwise { kernel * kernel * channels } else { integer::packed_len(k, filters).unwrap_or(0) };
         let (weights, factors) = (vec![3i8; len], vec![0.01; filters]);
         let (stride, out) = if channels == 3 { (2, size / 2) } else { (1, size) };
         let mut y = vec![0u8; out * out * filters];
@@ -285,7 +285,7 @@ fn bench_integer_convolutions(threads: &[Threads; 2]) {
                 }
             })
         });
-        let work = 2.0 * (shape.m * if depthwise { k } else { k * filters }) as f64;
+        let work = 2.0 * (shape.m * kernel * kernel * channels * if depthwise { 1 } else { filters }) as f64;
         report(&format!("{channels} of {size}, {filters} x {kernel}"), work, seconds);
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use byoc_plugin_api::{DType, Error, TensorView};
 use serde::{Deserialize, Serialize};
 
-use crate::kernels::integer::{self, Byte, DEPTHWISE_LAYOUT, PACKED_LAYOUT};
+use crate::kernels::integer::{self, Byte, DEPTH, DEPTHWISE_LAYOUT, PACKED_LAYOUT, PACKED_ROWS_LAYOUT};
 use crate::kernels::product;
 
 /// What weights are.
@@ -46,7 +46,9 @@ impl Form {
     pub(super) fn len(&self) -> Option<usize> {
         match self {
             Form::Matrix { k, n, .. } => integer::packed_len(*k, *n),
-            Form::Filters([filters, window @ ..]) => integer::packed_len(product(window)?, *filters),
+            &Form::Filters([filters, channels, height, width]) => {
+                integer::packed_len(integer::window_len([height, width], channels)?, filters)
+            }
             Form::Depthwise { .. } => self.elements(),
         }
     }
@@ -54,6 +56,11 @@ impl Form {
     /// Names the layout.
     pub(super) fn layout(&self) -> &'static str {
         match self {
+            Form::Filters([_, channels, height, width])
+                if *height > 1 && channels % DEPTH * (width % DEPTH) % DEPTH != 0 =>
+            {
+                PACKED_ROWS_LAYOUT
+            }
             Form::Matrix { .. } | Form::Filters(_) => PACKED_LAYOUT,
             Form::Depthwise { .. } => DEPTHWISE_LAYOUT,
         }
@@ -80,21 +87,32 @@ impl Form {
             Form::Matrix { transposed, k, n } => {
                 integer::pack(k, n, &bytes, if transposed { [1, k] } else { [n, 1] }, byte, out);
             }
-            Form::Filters([filters, channels, height, width]) => {
-                let taps = height * width;
-                // Channels last.
-                let mut last = vec![0; bytes.len()];
-                for (filter, from) in
-                    last.chunks_exact_mut((channels * taps).max(1)).zip(bytes.chunks_exact(channels * taps))
-                {
-                    for (channel, from) in from.chunks_exact(taps).enumerate() {
-                        from.iter().enumerate().for_each(|(tap, &weight)| filter[tap * channels + channel] = weight);
-                    }
-                }
-                integer::pack(taps * channels, filters, &last, [1, taps * channels], byte, out);
+            Form::Filters(shape) => {
+                let (windows, len) = windows(&bytes, shape, byte)?;
+                integer::pack(len, shape[0], &windows, [1, len], byte, out);
             }
             Form::Depthwise { channels, taps } => integer::pack_depthwise(channels, taps, &bytes, byte, out),
         }
         Ok(())
     }
+}
+
+/// Filters [OC, C, KH, KW] in the order of the bytes of a window, and how many those are.
+fn windows(filters: &[u8], shape: [usize; 4], byte: Byte) -> Result<(Vec<u8>, usize), Error> {
+    let [count, channels, height, width] = shape;
+    let len = integer::window_len([height, width], channels);
+    let (Some(len), Some(all)) = (len, len.and_then(|len| product(&[len, count]))) else {
+        return Err(Error::new(format!("filters {shape:?} are too large")));
+    };
+    // What stands for 0 in packed bytes.
+    let mut windows = vec![if byte == Byte::U8 { 0x80 } else { 0 }; all];
+    let (taps, line) = (height * width, len / height.max(1));
+    for (window, filter) in windows.chunks_exact_mut(len.max(1)).zip(filters.chunks_exact((channels * taps).max(1))) {
+        for (channel, from) in filter.chunks_exact(taps).enumerate() {
+            for (tap, &weight) in from.iter().enumerate() {
+                window[tap / width * line + tap % width * channels + channel] = weight;
+            }
+        }
+    }
+    Ok((windows, len))
 }

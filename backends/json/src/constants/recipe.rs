@@ -65,6 +65,15 @@ pub(crate) enum Recipe {
         /// How many.
         len: usize,
     },
+    /// Integers of 32 bits as the numbers that they stand for, whose zero points are 0: biases of quantised products.
+    Dequantised {
+        /// The original.
+        constant: ConstantId,
+        /// The scale of each, or of all.
+        scale: ConstantId,
+        /// How many.
+        len: usize,
+    },
     /// The weights of a recurrent layer's gates, each in the panels of its kernel.
     Gates {
         /// The original, [count, N, K].
@@ -139,6 +148,7 @@ impl Recipe {
             }
             Recipe::Matrix { matrix, .. } => vec![*matrix],
             Recipe::Floats { constant, .. } => vec![*constant],
+            Recipe::Dequantised { constant, scale, .. } => vec![*constant, *scale],
             Recipe::Integer { weights, .. } | Recipe::Gates { weights, .. } => vec![*weights],
             Recipe::Scale { parts, .. } => of(parts),
             Recipe::Shift { start, parts, .. } => start.iter().copied().chain(of(parts)).collect(),
@@ -150,7 +160,7 @@ impl Recipe {
         match self {
             Recipe::Weights { weights, .. } | Recipe::Rounded { weights, .. } => vec![*weights],
             Recipe::Matrix { matrix, .. } => vec![*matrix],
-            Recipe::Floats { constant, .. } => vec![*constant],
+            Recipe::Floats { constant, .. } | Recipe::Dequantised { constant, .. } => vec![*constant],
             Recipe::Integer { weights, .. } | Recipe::Gates { weights, .. } => vec![*weights],
             Recipe::Shift { .. } => self.sources(),
             // From behind: the offset is carried by the first ones.
@@ -168,7 +178,7 @@ impl Recipe {
             Recipe::Matrix { .. } => PACKED_B_LAYOUT,
             Recipe::Gates { .. } => GATES_LAYOUT,
             Recipe::Integer { form, .. } => form.layout(),
-            Recipe::Scale { .. } | Recipe::Shift { .. } => VECTOR,
+            Recipe::Scale { .. } | Recipe::Shift { .. } | Recipe::Dequantised { .. } => VECTOR,
         }
     }
 
@@ -186,7 +196,7 @@ impl Recipe {
         match self {
             Recipe::Weights { kind, shape, group, .. } => kind.packed_len(&params(shape, *group)),
             Recipe::Rounded { shape, .. } => int8_filters_len(*shape),
-            Recipe::Floats { len, .. } => Some(*len),
+            Recipe::Floats { len, .. } | Recipe::Dequantised { len, .. } => Some(*len),
             Recipe::Matrix { k, n, dtype: DType::I8, .. } => int8_len(*k, *n),
             Recipe::Matrix { k, n, .. } => packed_b_len(*k, *n),
             Recipe::Gates { count, k, n, .. } => packed_gates_len(*count, *k, *n),
@@ -273,6 +283,9 @@ impl Recipe {
                     _ => out.copy_from_slice(&plain(&view)?),
                 }
             }
+            Recipe::Dequantised { constant, scale, len } => {
+                dequantise(&view(*constant)?.to_vec::<i32>()?, &plain(&view(*scale)?)?, *len, out)?;
+            }
             Recipe::Scale { channels, parts } => {
                 fill(out, &compose(*channels, None, parts, view)?.0);
             }
@@ -282,6 +295,16 @@ impl Recipe {
         }
         Ok(())
     }
+}
+
+/// What `len` integers stand for, with a scale for each or one for all.
+fn dequantise(integers: &[i32], scales: &[f32], len: usize, out: &mut [f32]) -> Result<(), Error> {
+    if integers.len() != len || ![1, len].contains(&scales.len()) {
+        return Err(Error::new(format!("{} integers and {} scales for {len}", integers.len(), scales.len())));
+    }
+    let numbers = integers.iter().zip(scales.iter().cycle());
+    out.iter_mut().zip(numbers).for_each(|(out, (&integer, scale))| *out = integer as f32 * scale);
+    Ok(())
 }
 
 /// Rounds one value for each channel, or the one for all of them.

@@ -5,6 +5,7 @@
 //! multiply both as they are where the CPU has some that are exact, or where what saturates elsewhere cannot; else A is widened to
 //! `i16`. Every instruction set gives the same bits.
 
+mod average;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -30,12 +31,15 @@ mod vnni;
 mod vnni512;
 #[cfg(target_arch = "x86_64")]
 mod wide;
+#[cfg(target_arch = "x86_64")]
+mod windows;
 
 use std::ops::Range;
 
 use super::isa::Isa;
 use super::parallel::{SharedMut, Threads, grid, part};
 use super::sizes::reach;
+pub use average::{MAX_AVERAGED, average};
 pub use bytes::{Scaled, combine, combines, largest, lookup, mean};
 pub use depthwise::{DEPTHWISE_LAYOUT, MAX_TAPS, depthwise, depthwise_scratch_len, pack_depthwise};
 use dot::Dot;
@@ -43,10 +47,10 @@ use finish::Finish;
 pub use finish::{Epilogue, Out};
 pub(crate) use linear::Levels;
 pub use linear::{Byte, Grid, dequantise, dynamic_range, quantise, range};
-pub use pack::{DEPTH, PACKED_LAYOUT, PANEL, pack, packed_len};
-pub use rows::{Image, Plain, Rows};
+pub use pack::{DEPTH, PACKED_LAYOUT, PACKED_ROWS_LAYOUT, PANEL, pack, packed_len};
+pub use rows::{Image, Plain, Rows, window_len};
 pub use stats::{PanelStats, stats, stats_of_sums};
-use tile::{MOST_ROWS, Tiles};
+use tile::{MOST_ROWS, Places, Tiles};
 
 /// Depths up to which no sum of products with zero points on both sides wraps.
 pub const MAX_DEPTH: usize = 1 << 15;
@@ -167,13 +171,20 @@ pub fn product(
     if shape.m == 0 || shape.n == 0 {
         return;
     }
+    let steps = out.steps(shape.m, shape.n);
+    let block = Block { shape, isa: threads.isa(), dot, a, b, e, out: out.target(), steps, space };
+    // Lines of windows are multiplied where they are, or else rows are gathered.
+    #[cfg(target_arch = "x86_64")]
+    let lines = windows::Lines::of(&block);
+    #[cfg(target_arch = "x86_64")]
+    let unit = lines.as_ref().map_or(MOST_ROWS, windows::Lines::windows);
+    #[cfg(not(target_arch = "x86_64"))]
+    let unit = MOST_ROWS;
     let wanted = threads.count().min(shape.m.saturating_mul(shape.n).saturating_mul(shape.k).div_ceil(128 << 10));
-    let (units, tiles) = (shape.n.div_ceil(UNIT), shape.m.div_ceil(MOST_ROWS));
+    let (units, tiles) = (shape.n.div_ceil(UNIT), shape.m.div_ceil(unit));
     // Rows are gathered, and B is packed where it is not, by each thread that needs them.
     let (columns, rows) = grid(wanted, 1, units, tiles, shape.n >= 4 * shape.m);
     let (total, tasks) = (columns * rows, threads.count().min(columns * rows));
-    let steps = out.steps(shape.m, shape.n);
-    let block = Block { shape, isa: threads.isa(), dot, a, b, e, out: out.target(), steps, space };
     let scratch = SharedMut::new(scratch);
     threads.parallel_for(tasks, |task| {
         // SAFETY: one part of the scratch for each task.
@@ -182,8 +193,14 @@ pub fn product(
             let units = part(units, columns, at % columns);
             let tiles = part(tiles, rows, at / columns);
             let columns = units.start * UNIT..(units.end * UNIT).min(shape.n);
+            #[cfg(target_arch = "x86_64")]
+            if let Some(lines) = &lines {
+                // SAFETY: the parts are disjoint, and `check` looked at all lengths.
+                unsafe { lines.run(&block, tiles, columns, scratch) };
+                continue;
+            }
             let rows = tiles.start * MOST_ROWS..(tiles.end * MOST_ROWS).min(shape.m);
-            // SAFETY: the parts are disjoint, and `check` looked at all lengths.
+            // SAFETY: as above.
             unsafe { block.run(rows, columns, scratch) };
         }
     });
@@ -276,7 +293,7 @@ impl<R: Rows> Block<'_, R> {
         for index in 0..blocks {
             let tiles = part(tiles, blocks, index);
             let block = rows.start + tiles.start * MOST_ROWS..(rows.start + tiles.end * MOST_ROWS).min(rows.end);
-            let bytes = gather::gather(self.a, block.clone(), k, bytes);
+            let bytes = gather::gather(self.isa, self.a, block.clone(), k, bytes);
             let zero = self.a.reading().1;
             if self.e.needs_sums() {
                 gather::sums(self.isa, bytes, (depth, k), zero, &mut sums[..block.len()]);
@@ -328,6 +345,8 @@ impl<R: Rows> Block<'_, R> {
             };
             let tiles = Tiles {
                 bytes: a.bytes,
+                places: Places::dense(depth),
+                ahead: true,
                 wide: a.wide,
                 peaks: a.peaks,
                 zero: a.zero,

@@ -84,7 +84,10 @@ impl<T: Copy, const N: usize> Kernel for Interleave<'_, T, N> {
         let y = self.y.as_chunks_mut::<N>().0;
         let x = self.x.map(|x| &x[..y.len()]);
         for (at, y) in y.iter_mut().enumerate() {
-            *y = std::array::from_fn(|column| x[column][at]);
+            // No closure: in builds without link-time optimisation it is a call for each element.
+            for column in 0..N {
+                y[column] = x[column][at];
+            }
         }
     }
 }

@@ -5,10 +5,10 @@
 use byoc_plugin_api::{DType, Dim};
 
 use super::op::{Attention, Conv, Gemm, GridSample, Op, Pool, Side};
-use super::{Combine, IntegerConv, IntegerGemm, IntegerPool, NBits, Program, Recurrent, Source, Value};
+use super::{Combine, IntegerAverage, IntegerConv, IntegerGemm, IntegerPool, NBits, Program, Recurrent, Source, Value};
 use crate::constants::{Form, Part, Recipe};
 use crate::kernels::BLOCK;
-use crate::kernels::integer::MAX_TAPS;
+use crate::kernels::integer::{MAX_AVERAGED, MAX_TAPS};
 
 /// Most of a window, a stride, a dilation, a padding, and of groups.
 const MAX_WINDOW: usize = 1 << 20;
@@ -98,9 +98,12 @@ impl Op {
                 window(kernel, strides, dilations)?;
                 range("a padding", pads, 0, MAX_WINDOW)
             }
-            Op::IntegerPool(IntegerPool { kernel, strides, pads, dilations }) => {
-                window(kernel, strides, dilations)?;
-                range("a padding", pads, 0, MAX_WINDOW)
+            Op::IntegerPool(pool) => pool.check(),
+            Op::IntegerAverage(IntegerAverage { pool, counted }) => {
+                pool.check()?;
+                let taps = pool.kernel[0].saturating_mul(pool.kernel[1]);
+                range("the number of taps", &[taps], 1, MAX_AVERAGED)?;
+                range("a padding", counted.as_ref().map_or(&[], |ends| ends), 0, MAX_WINDOW)
             }
             Op::ScaleFilters { filters } => range("the number of filters", &[*filters], 1, MAX_SIZE),
             Op::Conv(conv) => conv.check(),
@@ -167,6 +170,14 @@ impl Attention {
     }
 }
 
+impl IntegerPool {
+    fn check(&self) -> Result<(), String> {
+        let IntegerPool { kernel, strides, pads, dilations } = self;
+        window(kernel, strides, dilations)?;
+        range("a padding", pads, 0, MAX_WINDOW)
+    }
+}
+
 impl Form {
     fn check(&self) -> Result<(), String> {
         match self {
@@ -200,7 +211,9 @@ impl Recipe {
                 range("a size of the window", kernel, 1, MAX_WINDOW)?;
                 parts
             }
-            Recipe::Floats { constant: _, len: _ } => &Vec::new(),
+            Recipe::Floats { constant: _, len: _ } | Recipe::Dequantised { constant: _, scale: _, len: _ } => {
+                &Vec::new()
+            }
             Recipe::Matrix { matrix: _, transposed: _, k, n, dtype } => {
                 if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::I8) {
                     return Err(format!("a matrix of {dtype}"));

@@ -93,6 +93,16 @@ pub(crate) struct IntegerPool {
     pub(crate) dilations: [usize; 2],
 }
 
+/// Parameters of a pooling by means over images [N, H, W, C] of 8 bits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct IntegerAverage {
+    /// The windows.
+    pub(crate) pool: IntegerPool,
+    /// Padding below and to the right, where padding counts; without it, only what is in the image does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) counted: Option<[usize; 2]>,
+}
+
 /// Parameters of a product with weights of a few bits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct NBits {

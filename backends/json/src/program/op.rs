@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use byoc_plugin_api::{Attribute, float_json as float};
 use serde::{Deserialize, Serialize};
 
-use super::{Combine, IntegerConv, IntegerGemm, IntegerPool, NBits};
+use super::{Combine, IntegerAverage, IntegerConv, IntegerGemm, IntegerPool, NBits};
 use crate::kernels::{Activation, Beyond, Binary, Cell, ConvKind, ConvParams, Math, Reduce, Sampling, Unary};
 
 /// A kernel and its parameters, as far as they do not follow from shapes.
@@ -171,6 +171,8 @@ pub(crate) enum Op {
     IntegerConv(IntegerConv),
     /// The largest of each window, of 8 bits; inputs: x.
     IntegerPool(IntegerPool),
+    /// The mean of each window, of 8 bits; inputs: x, its scale and zero point, those of the result.
+    IntegerAverage(IntegerAverage),
     /// The mean of each channel of [N, ..., C], of 8 bits; inputs: x, its scale and zero point, those of the result.
     IntegerMean,
     /// A function of two tensors of 8 bits, of one shape.
@@ -210,7 +212,8 @@ impl Op {
             | Op::Resize { .. }
             | Op::GridSample(_)
             | Op::TopK { .. } => false,
-            Op::IntegerGemm(_) | Op::IntegerConv(_) | Op::IntegerPool(_) | Op::IntegerMean | Op::Combine(_) => false,
+            Op::IntegerGemm(_) | Op::IntegerConv(_) | Op::IntegerPool(_) | Op::IntegerAverage(_) => false,
+            Op::IntegerMean | Op::Combine(_) => false,
             Op::Quantize | Op::Dequantize { .. } | Op::DynamicQuantize | Op::Lookup { .. } | Op::NBits(_) => false,
         }
     }

@@ -163,6 +163,7 @@ fn set_up(signature: &Signature<'_>) -> Result<Ready, Error> {
         Op::IntegerGemm(gemm) => integer::gemm(signature, gemm),
         Op::IntegerConv(conv) => integer::conv(signature, conv),
         Op::IntegerPool(pool) => integer::pool(signature, pool),
+        Op::IntegerAverage(average) => quantised::average(signature, average),
         Op::IntegerMean => quantised::mean(signature),
         Op::Combine(combine) => quantised::combine(signature, combine),
         Op::Quantize => quantised::quantise(signature),

@@ -63,10 +63,20 @@ impl Net {
         self.region.node("DequantizeLinear", &[bytes, scales, zeros], (DType::F32, shape.to_vec()), &axis)
     }
 
+    /// Integers of 32 bits with a scale for each.
+    fn bias(&mut self, len: usize) -> usize {
+        let integers: Vec<f64> = (0..len).map(|_| f64::from(self.random.i32(-9000..9000))).collect();
+        let scales: Vec<f64> = (0..len).map(|at| 1e-5 * (1 + at % 5) as f64).collect();
+        let bias = self.region.numbers((DType::I32, vec![len]), &integers);
+        let scales = self.region.numbers([len], &scales);
+        let zeros = self.region.numbers((DType::I32, vec![len]), &vec![0.0; len]);
+        self.region.node("DequantizeLinear", &[bias, scales, zeros], [len], &[("axis", Attribute::Int(0))])
+    }
+
     fn conv(&mut self, x: usize, filters: usize, kernel: usize, stride: usize, group: usize, dtype: DType) -> usize {
         let sizes = self.region.sizes(x);
         let w = self.weights(dtype, &[filters, sizes[1] / group, kernel, kernel], 0);
-        let bias = self.region.weight([filters]);
+        let bias = self.bias(filters);
         self.window("Conv", &[x, w, bias], filters, kernel, stride, group, DType::F32)
     }
 
@@ -151,8 +161,12 @@ fn a_block_of_convolutions_stays_in_integers() {
         let sum = net.both(sum, second);
         let pooled = net.window("MaxPool", &[sum], 16, 3, 2, 1, DType::F32);
         let pooled = net.both(pooled, second);
+        let pooled = net.window("AveragePool", &[pooled], 16, 3, 1, 1, DType::F32);
+        // On another grid, as sums of few taps are often between two steps of the same one.
+        let third = net.grid(dtype, 0.043, zero);
+        let pooled = net.both(pooled, third);
         let joined = net.region.node("Concat", &[pooled, pooled], [2, 32, 3, 3], &[("axis", Attribute::Int(1))]);
-        let joined = net.both(joined, second);
+        let joined = net.both(joined, third);
         let mean = net.region.node("GlobalAveragePool", &[joined], [2, 32, 1, 1], &[]);
         let mean = net.both(mean, second);
         let flat = net.region.node("Flatten", &[mean], [2, 32], &[]);
@@ -171,6 +185,7 @@ fn a_block_of_convolutions_stays_in_integers() {
                 "integer_conv",
                 "combine",
                 "integer_pool",
+                "integer_average",
                 "concat",
                 "integer_mean",
                 "view",

@@ -1,8 +1,9 @@
 //! Small models that together have every kernel, every recipe and every operator of the host backend in their code.
 
 mod control;
+mod quantised;
 
-use byoc_tests::onnx::{Model, Type, tensor};
+use byoc_tests::onnx::{Model, Type};
 
 use Attribute::{Float, Int, Ints, Text};
 
@@ -66,8 +67,9 @@ pub(crate) fn bases() -> Vec<Base> {
         base("lists", control::lists(), &[]),
         base("images", images(), &["json.kernels=reference"]),
         base("heads", heads(), &[]),
-        base("quantised", quantised(), &["json.kernels=reference"]),
-        base("bits", bits(), &[]),
+        base("quantised", quantised::quantised(), &["json.kernels=reference"]),
+        base("grids", quantised::grids(), &[]),
+        base("bits", quantised::bits(), &[]),
         base("bodies", control::bodies(), &[]),
         base("texts", super::texts::texts(), &[]),
     ]
@@ -85,43 +87,6 @@ pub(crate) fn tiny() -> Model {
     let net = net.node("MaxPool", "c2", "pool", &window).plain("GlobalAveragePool", "pool", "mean");
     let net = net.plain("Flatten", "mean", "flat").weight("m", &[4, 5]).plain("MatMul", "flat m", "p");
     net.plain("Softmax", "p", "y").output("y", &[1, 5]).0
-}
-
-/// Elements that stand for others, and products of them.
-fn quantised() -> Model {
-    let bytes = |name: &str, ty, shape: &[i64]| {
-        tensor(
-            name,
-            ty,
-            shape,
-            values(shape.iter().product(), 3).iter().map(|x| (x * 60.0) as i8 as u8).collect::<Vec<_>>(),
-        )
-    };
-    let net = Net::new(21).input("x", &[1, 2, 4, 4]).weight("s", &[]).weight("rows", &[3]);
-    let net = Net(net.0.tensor(bytes("z", Type::Uint8, &[])).tensor(bytes("k", Type::Int8, &[3, 2, 3, 3])));
-    let net = Net(net.0.tensor(bytes("kz", Type::Int8, &[3])).tensor(bytes("m", Type::Int8, &[4, 3])));
-    let net = Net(net.0.tensor(bytes("oz", Type::Int8, &[])).weight("blocks", &[2, 3], &values(6, 1)));
-    let net = net.plain("QuantizeLinear", "x s z", "q").node("ConvInteger", "q k z kz", "c", &[AROUND]);
-    let net = net.plain("QLinearConv", "q s z k rows kz s z", "qc").plain("MatMulInteger", "q m z kz", "p");
-    let net = net.plain("QLinearMatMul", "q s z m rows kz s oz", "qp").plain("DynamicQuantizeLinear", "x", "d ds dz");
-    let net = net.node("DequantizeLinear", "m blocks", "w", &[("axis", Int(0)), ("block_size", Int(2))]);
-    let net = net.plain("DequantizeLinear", "d ds dz", "e").plain("MatMul", "e w", "y").output("y", &[1, 2, 4, 3]);
-    let Net(model) = net;
-    let model = model.output("c", Type::Int32, &[1, 3, 4, 4]).output("qc", Type::Uint8, &[1, 3, 2, 2]);
-    model.output("p", Type::Int32, &[1, 2, 4, 3]).output("qp", Type::Int8, &[1, 2, 4, 3])
-}
-
-/// A product with weights of 4 bits.
-fn bits() -> Model {
-    let bytes = |name: &str, shape: &[i64]| {
-        let count = shape.iter().product::<i64>() as u8;
-        tensor(name, Type::Uint8, shape, (0..count).map(|i| i.wrapping_mul(37)).collect::<Vec<_>>())
-    };
-    let net = Net::new(21).input("x", &[2, 17]).weight("scales", &[6]).weight("bias", &[3]);
-    let model = net.0.tensor(bytes("b", &[3, 2, 8])).tensor(bytes("zeros", &[3])).domain("com.microsoft", 1);
-    let attributes = [("K", Int(17)), ("N", Int(3)), ("block_size", Int(16))].map(|(name, value)| (name, value.into()));
-    let inputs = ["x", "b", "scales", "zeros", "", "bias"];
-    model.node_of(("com.microsoft", "MatMulNBits"), &inputs, &["y"], &attributes).output("y", Type::Float, &[2, 3])
 }
 
 /// A few of the models, for backends that take parts of them.

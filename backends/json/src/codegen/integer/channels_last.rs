@@ -15,7 +15,6 @@ const FIRST: [usize; 4] = [0, 3, 1, 2];
 
 /// Transposes images for the steps that want their channels last.
 pub(in super::super) fn run(graph: &mut Graph<'_>) {
-    let wants = |step: &Step| matches!(step.op, Op::IntegerConv(_) | Op::IntegerPool(_) | Op::IntegerMean);
     if !graph.steps.iter().any(wants) {
         return;
     }
@@ -27,6 +26,11 @@ pub(in super::super) fn run(graph: &mut Graph<'_>) {
     let outputs = order.graph.outputs.clone();
     outputs.into_iter().for_each(|value| order.first(value));
     graph.steps = order.steps;
+}
+
+/// Whether a step takes images with their channels last, and no others.
+fn wants(step: &Step) -> bool {
+    matches!(step.op, Op::IntegerConv(_) | Op::IntegerPool(_) | Op::IntegerAverage(_) | Op::IntegerMean)
 }
 
 struct Order<'g, 'r> {
@@ -41,7 +45,7 @@ struct Order<'g, 'r> {
 impl Order<'_, '_> {
     fn add(&mut self, mut step: Step) {
         let images: Vec<usize> = match &step.op {
-            Op::IntegerConv(_) | Op::IntegerPool(_) | Op::IntegerMean => vec![0],
+            _ if wants(&step) => vec![0],
             _ => self.indifferent(&step),
         };
         for (position, value) in step.inputs.iter_mut().enumerate() {

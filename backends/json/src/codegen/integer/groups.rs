@@ -4,13 +4,14 @@ use byoc_plugin_api::DType;
 
 use super::super::graph::{Graph, Rewrite, Search};
 use super::super::lower::{Role, role};
+use super::super::window::Window;
 use super::products;
 use super::table;
 use super::{Scaling, elements, inputs, is_bytes, is_scale};
 use crate::kernels::integer::combines;
 use crate::kernels::{Activation, Binary};
 use crate::program::integer::{combine, product};
-use crate::program::{Combine, IntegerPool, Op, Step};
+use crate::program::{Combine, IntegerAverage, IntegerPool, Op, Step};
 
 /// Finds groups in the nodes.
 pub(in super::super) fn run(graph: &mut Graph<'_>) {
@@ -139,6 +140,12 @@ fn step_of_bytes(search: &Search<'_, '_>, index: usize) -> Option<Rewrite> {
         let inputs = vec![Some(x.bytes), Some(from.scale), from.zero, Some(scaling.scale), scaling.zero];
         return rewrite(Step { name: step.name.clone(), op: Op::IntegerMean, inputs, outputs }, vec![at, index]);
     }
+    if step.onnx() == Some("AveragePool") {
+        let x = dequantised(step.input(0)?)?;
+        let (from, op) = (x.scaling()?, averaged(graph, step)?);
+        let inputs = vec![Some(x.bytes), Some(from.scale), from.zero, Some(scaling.scale), scaling.zero];
+        return rewrite(Step { name: step.name.clone(), op, inputs, outputs }, vec![at, index]);
+    }
     // A clamp between a sum and its quantisation.
     let (act, sum_at, sum) = match step.onnx()? {
         "Relu" => {
@@ -168,6 +175,20 @@ fn step_of_bytes(search: &Search<'_, '_>, index: usize) -> Option<Rewrite> {
     let mut gone = chain.steps;
     gone.push(index);
     rewrite(Step { name: step.name.clone(), op, inputs: vec![Some(x.bytes)], outputs }, gone)
+}
+
+/// The windows of a pooling, and the padding below and to the right.
+fn pool(graph: &Graph<'_>, step: &Step) -> Option<(IntegerPool, [usize; 2])> {
+    let (x, y) = (graph.shape(step.input(0)?), graph.shape(step.output(0)?));
+    let Window { kernel, strides, dilations, pads: [above, left, below, right] } = Window::of(step, x, y, None)?;
+    Some((IntegerPool { kernel, strides, pads: [above, left], dilations }, [below, right]))
+}
+
+/// Means of windows.
+fn averaged(graph: &Graph<'_>, step: &Step) -> Option<Op> {
+    let (pool, ends) = pool(graph, step)?;
+    let counted = (step.int("count_include_pad", 0) != 0).then_some(ends);
+    Some(Op::IntegerAverage(IntegerAverage { pool, counted })).filter(|op| op.check().is_ok())
 }
 
 fn two(step: &Step) -> Option<Binary> {
@@ -201,14 +222,7 @@ fn moved(search: &Search<'_, '_>, step: &Step, scaling: &Scaling, quantise: &Ste
         }
         Some("MaxPool") if step.outputs.get(1).copied().flatten().is_none() && step.int("storage_order", 0) == 0 => {
             let x = bytes(step.input(0)?)?;
-            let shapes = (graph.shape(step.input(0)?), graph.shape(step.output(0)?));
-            let window = super::super::window::Window::of(step, shapes.0, shapes.1, None)?;
-            moved.op = Op::IntegerPool(IntegerPool {
-                kernel: window.kernel,
-                strides: window.strides,
-                pads: [window.pads[0], window.pads[1]],
-                dilations: window.dilations,
-            });
+            moved.op = Op::IntegerPool(pool(graph, step)?.0);
             moved.inputs = vec![Some(x)];
         }
         _ => return None,

@@ -1,10 +1,13 @@
 //! Quantised nodes by themselves.
 
+use std::collections::HashMap;
+
 use byoc_plugin_api::DType;
 
 use super::super::graph::Graph;
 use super::products::{self, Product};
 use super::{Scaling, elements, inputs, is_bytes, is_scale, is_zero};
+use crate::constants::Recipe;
 use crate::kernels;
 use crate::program::integer::product::{A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, BIAS, Y_SCALE, Y_ZERO};
 use crate::program::{NBits, Op, Step};
@@ -18,6 +21,32 @@ pub(in super::super) fn run(graph: &mut Graph<'_>) {
             graph.steps[index] = step;
         }
     }
+    fold_biases(graph);
+}
+
+/// Biases of 32 bits are constants: what they stand for is computed once.
+fn fold_biases(graph: &mut Graph<'_>) {
+    let biases: Vec<_> = graph.steps.iter().filter_map(|step| Some((step.output(0)?, bias(graph, step)?))).collect();
+    let mut numbers = HashMap::new();
+    for (value, recipe) in biases {
+        numbers.extend(graph.derive(recipe).map(|derived| (value, derived)));
+    }
+    for input in graph.steps.iter_mut().flat_map(|step| &mut step.inputs).flatten() {
+        *input = numbers.get(input).copied().unwrap_or(*input);
+    }
+}
+
+/// How a vector of numbers is made of integers of 32 bits, if it is and they are constants.
+fn bias(graph: &Graph<'_>, step: &Step) -> Option<Recipe> {
+    let (x, scale) = (step.input(0)?, step.input(1)?);
+    let (constant, scale) = (graph.constant(x)?.id, graph.constant(scale)?.id);
+    let [len] = graph.fixed_shape(x)?[..] else { return None };
+    let zero = |value: usize| {
+        let zeros = graph.view_by_id(graph.constant(value)?.id)?.to_vec::<i32>().ok()?;
+        Some(zeros.iter().all(|&zero| zero == 0))
+    };
+    let plain = graph.values[x].dtype == DType::I32 && step.input(2).is_none_or(|value| zero(value) == Some(true));
+    (matches!(step.op, Op::Dequantize { .. }) && plain).then_some(Recipe::Dequantised { constant, scale, len })
 }
 
 fn lower(graph: &mut Graph<'_>, step: &Step) -> Option<Step> {

@@ -8,7 +8,7 @@ use super::super::window::Window;
 use super::{elements, is_bytes};
 use crate::constants::{Form, Recipe};
 use crate::kernels::Activation;
-use crate::kernels::integer::{MAX_DEPTH, MAX_TAPS};
+use crate::kernels::integer::{MAX_DEPTH, MAX_TAPS, window_len};
 use crate::program::{IntegerConv, IntegerGemm, Op, Step};
 
 /// A product without what follows it: the call, its left side, and its right side, packed where it is constant.
@@ -66,7 +66,7 @@ pub(super) fn conv(graph: &mut Graph<'_>, step: &Step, [x, w, y]: [usize; 3]) ->
     let fits = if depthwise {
         taps <= MAX_TAPS
     } else {
-        group == 1 && each == channels && taps.checked_mul(each)? <= MAX_DEPTH
+        group == 1 && each == channels && window_len(window.kernel, each)? <= MAX_DEPTH
     };
     if !fits {
         return None;

@@ -75,16 +75,46 @@ impl Two<'_> {
     fn each(self, function: impl Fn(f32, f32) -> f32) {
         let Two { a, b, y, grid, clamp: ends, .. } = self;
         let levels = Levels::new(grid.byte, grid.zero);
+        let plain = PlainEnds::new(&levels, [a.scale, b.scale, grid.scale], ends);
         // The sign of a byte is that of its highest bit, or none: one loop for both.
         let flip = |byte: Byte| if byte == Byte::I8 { (0x80, 128) } else { (0, 0) };
         let ((a_flip, a_shift), (b_flip, b_shift)) = (flip(a.byte), flip(b.byte));
         let (a_zero, b_zero) = (a.zero + a_shift, b.zero + b_shift);
-        for ((y, &p), &q) in y.iter_mut().zip(a.bytes).zip(b.bytes) {
+        let both = y.iter_mut().zip(a.bytes).zip(b.bytes);
+        if let Some(PlainEnds(ends)) = plain {
+            for ((y, &p), &q) in both {
+                let p = (i32::from(p ^ a_flip) - a_zero) as f32 * a.scale;
+                let q = (i32::from(q ^ b_flip) - b_zero) as f32 * b.scale;
+                *y = nearest(clamp(function(p, q) / grid.scale, ends)).wrapping_add(grid.zero as u8);
+            }
+            return;
+        }
+        for ((y, &p), &q) in both {
             let p = (i32::from(p ^ a_flip) - a_zero) as f32 * a.scale;
             let q = (i32::from(q ^ b_flip) - b_zero) as f32 * b.scale;
             *y = levels.byte(clamp(function(p, q), ends) / grid.scale);
         }
     }
+}
+
+/// The ends of quotients that are numbers, so that one clamp is enough: division by a positive number keeps the order, and rounding does.
+struct PlainEnds((f32, f32));
+
+impl PlainEnds {
+    /// `None` where something may not be a number, or the ends are in the wrong order.
+    fn new(levels: &Levels, scales: [f32; 3], (lo, hi): (f32, f32)) -> Option<PlainEnds> {
+        // Products and quotients of 255 times these are far from the ends of the type.
+        let fit = scales.iter().all(|scale| (2f32.powi(-30)..2f32.powi(30)).contains(scale));
+        let [_, _, scale] = scales;
+        (fit && lo <= hi).then(|| PlainEnds(levels.clamp((lo / scale, hi / scale))))
+    }
+}
+
+/// The lowest byte of the nearest integer, the even one of two, of a number of at most 2^22: the sum has no bits for less than 1.
+#[inline(always)]
+fn nearest(x: f32) -> u8 {
+    const EVEN: f32 = 1.5 * (1 << 23) as f32;
+    (x + EVEN).to_bits() as u8
 }
 
 impl Kernel for Two<'_> {
@@ -113,7 +143,7 @@ struct Largest<'a> {
 /// If a slice is shorter than the shapes say.
 pub fn largest(threads: &Threads, windows: usize, image: &Image<'_>, y: &mut [u8]) {
     let taps = image.kernel[0] * image.kernel[1];
-    assert!(product(&[image.channels, taps]).is_some_and(|k| image.fits(windows, k)));
+    assert!(image.holds(windows));
     assert_eq!(product(&[windows, image.channels]), Some(y.len()));
     let (isa, y) = (threads.isa(), SharedMut::new(y));
     let tasks = if windows.saturating_mul(image.channels).saturating_mul(taps) < 1 << 16 { 1 } else { threads.count() };

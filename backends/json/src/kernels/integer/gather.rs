@@ -11,95 +11,149 @@ use crate::kernels::simd::V16;
 /// Pieces of a row that several rows share, at most.
 const MOST_PIECES: usize = 32;
 
-/// Bytes that are copied at once.
-const WIDE: usize = 16;
+/// Bytes that are copied at once, of what is no multiple of [`WIDE`].
+const NARROW: usize = 16;
+
+/// Bytes that are copied at once: a vector, or several where they are shorter.
+const WIDE: usize = 64;
 
 /// The rows `rows` of A, of `k` elements each, one behind another: as they lie, or copied to `out`.
-pub(super) fn gather<'a>(a: &'a impl Rows, rows: Range<usize>, k: usize, out: &'a mut [u8]) -> &'a [u8] {
+pub(super) fn gather<'a>(isa: Isa, a: &'a impl Rows, rows: Range<usize>, k: usize, out: &'a mut [u8]) -> &'a [u8] {
     let depth = k.next_multiple_of(DEPTH);
     if let Some(rows) = a.contiguous(rows.clone()).filter(|_| depth == k && a.reading().0 == 0) {
         return rows;
     }
     let out = &mut out[..rows.len() * depth];
-    copy(a, rows, depth, &mut *out);
+    dispatch(isa, Gather { a, rows, depth, out: &mut *out });
     out
 }
 
-fn copy(a: &impl Rows, rows: Range<usize>, depth: usize, out: &mut [u8]) {
-    let (flip, zero) = a.reading();
-    let mut to = To { bytes: a.bytes(), flip, zero, out, at: 0 };
-    let mut row = rows.start;
-    while row < rows.end {
-        let (mut pieces, mut count) = ([Piece::Zeros(0); MOST_PIECES], 0);
-        a.pieces(row, |piece| {
-            if let Some(place) = pieces.get_mut(count) {
-                *place = piece;
-            }
-            count += 1;
-        });
-        let Some(pieces) = pieces.get(..count) else {
-            a.pieces(row, |piece| to.piece(piece, 0));
-            to.end((row + 1 - rows.start) * depth);
-            row += 1;
-            continue;
-        };
-        let (alike, step) = a.alike(row);
-        for next in 0..alike.min(rows.end - row) {
-            for &piece in pieces {
-                to.piece(piece, next * step);
-            }
-            to.end((row + next + 1 - rows.start) * depth);
+struct Gather<'a, R> {
+    a: &'a R,
+    rows: Range<usize>,
+    depth: usize,
+    out: &'a mut [u8],
+}
+
+impl<R: Rows> Kernel for Gather<'_, R> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        let (flip, zero) = self.a.reading();
+        match flip {
+            0 => self.copy::<false>(flip, zero),
+            _ => self.copy::<true>(flip, zero),
         }
-        row += alike.min(rows.end - row);
     }
 }
 
-/// The rows that are written, as far as they are.
-struct To<'a> {
+impl<R: Rows> Gather<'_, R> {
+    #[inline(always)]
+    fn copy<const FLIPS: bool>(self, flip: u8, zero: u8) {
+        let Gather { a, rows, depth, out } = self;
+        let to = To::<FLIPS> { bytes: a.bytes(), flip, zero };
+        let mut row = rows.start;
+        while row < rows.end {
+            let (mut pieces, mut count) = ([Piece::Zeros(0); MOST_PIECES], 0);
+            a.pieces(row, |piece| {
+                if let Some(place) = pieces.get_mut(count) {
+                    *place = piece;
+                }
+                count += 1;
+            });
+            let (alike, step) = if count <= MOST_PIECES { a.alike(row) } else { (1, 0) };
+            for next in 0..alike.min(rows.end - row) {
+                let out = &mut out[(row + next - rows.start) * depth..];
+                let mut at = 0;
+                match pieces.get(..count) {
+                    Some(pieces) => {
+                        for &piece in pieces {
+                            to.piece(piece, next * step, out, &mut at);
+                        }
+                    }
+                    None => a.pieces(row, |piece| to.piece(piece, 0, out, &mut at)),
+                }
+                for out in &mut out[at..depth] {
+                    *out = 0;
+                }
+            }
+            row += alike.min(rows.end - row);
+        }
+    }
+}
+
+/// What pieces are made of; `FLIPS` says whether signs change.
+struct To<'a, const FLIPS: bool> {
     bytes: &'a [u8],
     flip: u8,
     zero: u8,
-    out: &'a mut [u8],
-    at: usize,
 }
 
-impl To<'_> {
-    /// Copies a piece that begins `shift` later.
+impl<const FLIPS: bool> To<'_, FLIPS> {
+    /// Copies a piece that begins `shift` later to `at`, which moves behind it.
     #[inline(always)]
-    fn piece(&mut self, piece: Piece, shift: usize) {
-        let (at, flip) = (self.at, self.flip);
+    fn piece(&self, piece: Piece, shift: usize, out: &mut [u8], at: &mut usize) {
         let (start, count) = match piece {
             Piece::Zeros(count) => {
-                self.at += count;
-                self.out[at..at + count].fill(self.zero);
+                match out.get_mut(*at..*at + count.next_multiple_of(NARROW)) {
+                    // A call takes longer than the few bytes behind a row of a kernel.
+                    Some(out) => out.as_chunks_mut().0.iter_mut().for_each(|out| *out = [self.zero; NARROW]),
+                    None => out[*at..*at + count].fill(self.zero),
+                }
+                *at += count;
                 return;
             }
             Piece::Bytes(start, count) => (start + shift, count),
         };
-        self.at += count;
-        // Without a rest that is no vector, where there is room for what the next piece, or the next row, overwrites.
-        let vectors = count.next_multiple_of(WIDE);
-        match (self.bytes.get(start..start + vectors), self.out.get_mut(at..at + vectors)) {
-            (Some(bytes), Some(out)) => {
-                // A number of 128 bits: a loop over bytes is none of vectors in every build.
-                let flip = u128::from_ne_bytes([flip; WIDE]);
-                for (out, bytes) in out.as_chunks_mut::<WIDE>().0.iter_mut().zip(bytes.as_chunks::<WIDE>().0) {
-                    *out = (u128::from_ne_bytes(*bytes) ^ flip).to_ne_bytes();
+        // Whole vectors, where there is room for what the next piece, or the next row, overwrites.
+        let vectors = count.next_multiple_of(NARROW);
+        match (self.bytes.get(start..start + vectors), out.get_mut(*at..*at + vectors)) {
+            // SAFETY: both have as many bytes, a multiple of `NARROW`.
+            (Some(bytes), Some(out)) => unsafe { self.vectors(bytes.as_ptr(), out.as_mut_ptr(), vectors) },
+            _ => {
+                for (out, &byte) in out[*at..*at + count].iter_mut().zip(&self.bytes[start..start + count]) {
+                    *out = byte ^ self.flip;
                 }
             }
-            _ => {
-                for (out, &byte) in self.out[at..at + count].iter_mut().zip(&self.bytes[start..start + count]) {
-                    *out = byte ^ flip;
-                }
+        }
+        *at += count;
+    }
+
+    /// Copies so many bytes. Pointers, as iterators are calls in builds without link-time optimisation.
+    ///
+    /// # Safety
+    /// As many may be read and written, a multiple of [`NARROW`].
+    #[inline(always)]
+    unsafe fn vectors(&self, bytes: *const u8, out: *mut u8, count: usize) {
+        let mut at = 0;
+        // SAFETY: the caller vouches for them.
+        unsafe {
+            while at + WIDE <= count {
+                self.vector::<WIDE>(bytes.add(at), out.add(at));
+                at += WIDE;
+            }
+            while at < count {
+                self.vector::<NARROW>(bytes.add(at), out.add(at));
+                at += NARROW;
             }
         }
     }
 
-    /// Fills up the row.
+    /// # Safety
+    /// So many bytes may be read and written.
     #[inline(always)]
-    fn end(&mut self, end: usize) {
-        self.out[self.at..end].fill(0);
-        self.at = end;
+    unsafe fn vector<const N: usize>(&self, bytes: *const u8, out: *mut u8) {
+        // SAFETY: the caller vouches for them.
+        unsafe {
+            let mut vector = bytes.cast::<[u8; N]>().read_unaligned();
+            if FLIPS {
+                for byte in &mut vector {
+                    *byte ^= self.flip;
+                }
+            }
+            out.cast::<[u8; N]>().write_unaligned(vector);
+        }
     }
 }
 

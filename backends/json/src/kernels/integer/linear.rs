@@ -65,7 +65,6 @@ impl Levels {
     }
 
     /// The ends that are left of these.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn clamp(&self, (lo, hi): (f32, f32)) -> (f32, f32) {
         (lo.max(self.least).min(self.most), hi.max(self.least).min(self.most))

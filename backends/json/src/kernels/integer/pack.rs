@@ -14,6 +14,9 @@ pub const DEPTH: usize = 4;
 /// Names the layout of [`pack`].
 pub const PACKED_LAYOUT: &str = "integer/n8k4/1";
 
+/// Names the layout of [`pack`] where B has zeros between rows of a kernel, as [`window_len`](super::window_len) says.
+pub const PACKED_ROWS_LAYOUT: &str = "integer/n8k4-rows/1";
+
 /// Bytes of a packed B; `None` if they cannot be counted.
 pub fn packed_len(k: usize, n: usize) -> Option<usize> {
     product(&[n.checked_next_multiple_of(PANEL)?, k.checked_next_multiple_of(DEPTH)?])

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::linear::Byte;
-use crate::kernels::sizes::reach;
+use super::pack::DEPTH;
+use crate::kernels::sizes::{product, reach};
 
 /// A part of a row.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,12 @@ pub trait Rows: Sync {
 
     /// How many rows from this one on have the same pieces, each a step behind the one before; and the step.
     fn alike(&self, row: usize) -> (usize, usize);
+
+    /// The images whose windows they are, unless they are rows as they lie.
+    #[cfg(target_arch = "x86_64")]
+    fn image(&self) -> Option<&Image<'_>> {
+        None
+    }
 }
 
 /// Bytes with a sign or without one, as `u8` with a zero point.
@@ -83,7 +90,7 @@ impl Rows for Plain<'_> {
     }
 }
 
-/// The windows of images [N, H, W, C], one for each element of [N, OH, OW]: taps by row and column, all channels of each.
+/// The windows of images [N, H, W, C], one for each element of [N, OH, OW], as [`window_len`] says.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a> {
     /// The elements.
@@ -108,7 +115,35 @@ pub struct Image<'a> {
     pub dilations: [usize; 2],
 }
 
+/// Bytes of a window: of each row of the kernel all channels of its taps, and as many zeros as make it a multiple of [`DEPTH`]. `None` if they
+/// cannot be counted.
+pub fn window_len(kernel: [usize; 2], channels: usize) -> Option<usize> {
+    product(&[kernel[0], product(&[kernel[1], channels])?.checked_next_multiple_of(DEPTH)?])
+}
+
 impl Image<'_> {
+    /// Bytes of a row of a window without the zeros behind it.
+    pub(super) fn line(&self) -> usize {
+        self.kernel[1] * self.channels
+    }
+
+    /// Whether there are so many windows.
+    pub(super) fn holds(&self, m: usize) -> bool {
+        let windows = self.out[0].checked_mul(self.out[1]).filter(|&windows| windows > 0);
+        let Some(images) = windows.map(|windows| m.div_ceil(windows)) else { return m == 0 };
+        let last = |axis: usize| {
+            let windows = (self.out[axis].saturating_sub(1)).checked_mul(self.strides[axis])?;
+            windows.checked_add(self.kernel[axis].checked_mul(self.dilations[axis])?)
+        };
+        let counts = [images, self.size[0], self.size[1], self.channels];
+        let row = self.size[1].checked_mul(self.channels);
+        let image = row.and_then(|row| row.checked_mul(self.size[0]));
+        let (Some(row), Some(image)) = (row, image) else { return false };
+        last(0).is_some()
+            && last(1).is_some()
+            && reach(&counts, &[image, row, self.channels, 1]).is_some_and(|len| len <= self.bytes.len())
+    }
+
     /// Whether each window is a row of the image as it lies.
     fn is_plain(&self) -> bool {
         self.kernel == [1, 1] && self.strides == [1, 1] && self.pads == [0, 0] && self.out == self.size
@@ -168,21 +203,7 @@ impl Rows for Image<'_> {
     }
 
     fn fits(&self, m: usize, k: usize) -> bool {
-        let windows = self.out[0].checked_mul(self.out[1]).filter(|&windows| windows > 0);
-        let Some(images) = windows.map(|windows| m.div_ceil(windows)) else { return m == 0 };
-        let taps = self.kernel[0].checked_mul(self.kernel[1]).and_then(|taps| taps.checked_mul(self.channels));
-        let last = |axis: usize| {
-            let windows = (self.out[axis].saturating_sub(1)).checked_mul(self.strides[axis])?;
-            windows.checked_add(self.kernel[axis].checked_mul(self.dilations[axis])?)
-        };
-        let counts = [images, self.size[0], self.size[1], self.channels];
-        let row = self.size[1].checked_mul(self.channels);
-        let image = row.and_then(|row| row.checked_mul(self.size[0]));
-        let (Some(row), Some(image)) = (row, image) else { return false };
-        taps == Some(k)
-            && last(0).is_some()
-            && last(1).is_some()
-            && reach(&counts, &[image, row, self.channels, 1]).is_some_and(|len| len <= self.bytes.len())
+        window_len(self.kernel, self.channels) == Some(k) && self.holds(m)
     }
 
     fn reading(&self) -> (u8, u8) {
@@ -190,7 +211,8 @@ impl Rows for Image<'_> {
     }
 
     fn contiguous(&self, rows: Range<usize>) -> Option<&[u8]> {
-        self.bytes.get(rows.start * self.channels..rows.end * self.channels).filter(|_| self.is_plain())
+        let dense = self.is_plain() && self.channels.is_multiple_of(DEPTH);
+        self.bytes.get(rows.start * self.channels..rows.end * self.channels).filter(|_| dense)
     }
 
     #[inline(always)]
@@ -198,14 +220,18 @@ impl Rows for Image<'_> {
         let count = self.channels;
         if self.is_plain() {
             each(Piece::Bytes(row * count, count));
+            if !count.is_multiple_of(DEPTH) {
+                each(Piece::Zeros(count.next_multiple_of(DEPTH) - count));
+            }
             return;
         }
         let at = self.window(row);
         let (taps, first) = self.inside(at.x);
+        let rest = self.line().next_multiple_of(DEPTH) - self.line();
         for ky in 0..self.kernel[0] {
             // A row of the window may be beside the image, too.
             let Some(iy) = self.place(0, at.y, ky).filter(|_| !taps.is_empty()) else {
-                each(Piece::Zeros(self.kernel[1] * count));
+                each(Piece::Zeros(self.line() + rest));
                 continue;
             };
             let line = (at.image * self.size[0] + iy) * self.size[1] + first;
@@ -221,8 +247,9 @@ impl Rows for Image<'_> {
                     each(Piece::Bytes(pixel * count, count));
                 }
             }
-            if taps.end < self.kernel[1] {
-                each(Piece::Zeros((self.kernel[1] - taps.end) * count));
+            let behind = (self.kernel[1] - taps.end) * count + rest;
+            if behind > 0 {
+                each(Piece::Zeros(behind));
             }
         }
     }
@@ -238,5 +265,10 @@ impl Rows for Image<'_> {
         let room = (self.size[1] + self.pads[1]).checked_sub(reach).filter(|_| x * self.strides[1] >= self.pads[1]);
         let alike = room.map_or(1, |room| room / self.strides[1] + 1).min(self.out[1] - x);
         (alike, self.strides[1] * self.channels)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn image(&self) -> Option<&Image<'_>> {
+        (!self.is_plain()).then_some(self)
     }
 }

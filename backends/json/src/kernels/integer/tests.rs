@@ -1,6 +1,7 @@
 //! Integer products and convolutions against plain loops, to the bit, on every instruction set.
 
 use super::*;
+use crate::kernels::elementwise::Binary;
 use crate::kernels::layout::BLOCK;
 use crate::tests::harness::configurations;
 
@@ -189,6 +190,8 @@ fn dot_products_are_alike() {
                 let finish = Finish { sums: &[], rows: m, row: 0, columns, steps: [width, BLOCK], out: target, e: &e };
                 let tiles = Tiles {
                     bytes: &rows[..m * depth],
+                    places: Places::dense(depth),
+                    ahead: false,
                     wide: &wide[..m * depth],
                     peaks: &peaks[..m.div_ceil(MOST_ROWS)],
                     zero,
@@ -251,14 +254,25 @@ fn windows(image: &Image<'_>, images: usize) -> Vec<Vec<i32>> {
     rows
 }
 
-/// A convolution with packed filters, of which something is known or nothing.
-fn convolved(name: &str, image: &Image<'_>, (packed, shape): (&[i8], Shape), sums: &[i32]) {
-    let e = Epilogue::default();
+/// A convolution of so many images with `n` filters, [n][taps][channels], of which something is known or nothing.
+fn convolved(name: &str, image: &Image<'_>, images: usize, b: &[u8], n: usize) {
+    let (taps, e) = (b.len() / n, Epilogue::default());
+    let sums = expect(&windows(image, images), |k_, n_| Byte::I8.number(b[n_ * taps + k_]), n);
+    // Zeros behind each row of the kernel.
+    let k = window_len(image.kernel, image.channels).expect("countable");
+    let (line, width) = (taps / image.kernel[0], k / image.kernel[0]);
+    let mut padded = vec![0; n * k];
+    for (to, from) in padded.chunks_mut(width).zip(b.chunks(line)) {
+        to[..line].copy_from_slice(from);
+    }
+    let mut packed = vec![1i8; packed_len(k, n).expect("countable")];
+    pack(k, n, &padded, [1, k], Byte::I8, &mut packed);
+    let shape = Shape { m: sums.len() / n, n, k };
     for threads in configurations() {
         let scratch = scratch_len(&shape, true, threads.count()).expect("countable");
-        for known in [&[][..], &stats(threads.isa(), packed, shape.k)] {
-            check(&format!("{name} {:?}", threads.isa()), sums, &e, shape.n, |out| {
-                let b = Right::Packed(packed, known);
+        for known in [&[][..], &stats(threads.isa(), &packed, shape.k)] {
+            check(&format!("{name} {:?}", threads.isa()), &sums, &e, shape.n, |out| {
+                let b = Right::Packed(&packed, known);
                 product(&threads, shape, image, b, out, &e, &mut vec![f32::NAN; scratch]);
             });
         }
@@ -270,15 +284,10 @@ fn convolutions_are_exact() {
     for (channels, out) in [(1, [4, 8]), (3, [4, 8]), (12, [4, 8]), (16, [6, 17])] {
         let x = bytes(2 * 7 * 9 * channels, channels as u64);
         // Windows of the last one are beside the image, too.
-        let (m, n, k) = (2 * out[0] * out[1], 10, 6 * channels);
-        let b = bytes(k * n, 9);
+        let b = bytes(6 * channels * 10, 9);
         for (byte, zero) in [(Byte::U8, 100), (Byte::I8, -5)] {
             let image = Image { out, ..image(&x, byte, zero, channels) };
-            let sums = expect(&windows(&image, 2), |k_, n_| Byte::I8.number(b[n_ * k + k_]), n);
-            let shape = Shape { m, n, k };
-            let mut packed = vec![1i8; packed_len(k, n).expect("countable")];
-            pack(k, n, &b, [1, k], Byte::I8, &mut packed);
-            convolved(&format!("{channels} {byte:?}"), &image, (&packed, shape), &sums);
+            convolved(&format!("{channels} {byte:?}"), &image, 2, &b, 10);
         }
     }
 }
@@ -291,13 +300,35 @@ fn windows_of_many_pieces_are_exact() {
         [([6, 7], [2, 2], [5, 6], [3, 9]), ([3, 3], [1, 1], [1, 1], [4, 9]), ([1, 1], [1, 1], [0, 0], [4, 9])]
     {
         let image = Image { kernel, dilations, pads, out, ..image(&x, Byte::U8, 9, 3) };
-        let (m, n, k) = (2 * out[0] * out[1], 10, 3 * kernel[0] * kernel[1]);
-        let b = bytes(k * n, 9);
-        let sums = expect(&windows(&image, 2), |k_, n_| Byte::I8.number(b[n_ * k + k_]), n);
-        let mut packed = vec![1i8; packed_len(k, n).expect("countable")];
-        pack(k, n, &b, [1, k], Byte::I8, &mut packed);
-        let shape = Shape { m, n, k };
-        convolved(&format!("{kernel:?}"), &image, (&packed, shape), &sums);
+        convolved(&format!("{kernel:?}"), &image, 2, &bytes(3 * kernel[0] * kernel[1] * 10, 9), 10);
+    }
+}
+
+/// Windows that are multiplied where they are: lines of several lengths, more of them than are copied together, also beside the image, and
+/// columns that fill no vector.
+#[test]
+fn windows_of_lines_are_exact() {
+    let cases: [([usize; 2], [usize; 2], [usize; 2], [usize; 2], [usize; 2]); 6] = [
+        ([30, 60], [3, 3], [1, 1], [1, 1], [1, 1]),
+        ([30, 60], [3, 3], [2, 2], [0, 0], [1, 1]),
+        ([9, 23], [7, 7], [2, 2], [3, 3], [1, 1]),
+        ([8, 5], [3, 1], [1, 1], [2, 0], [3, 2]),
+        ([5, 8], [1, 5], [1, 3], [0, 6], [1, 1]),
+        ([3, 1], [3, 3], [1, 1], [1, 1], [1, 1]),
+    ];
+    for (size, kernel, strides, pads, dilations) in cases {
+        let reach = |axis: usize| (kernel[axis] - 1) * dilations[axis] + 1;
+        let fits = [0, 1].map(|axis| (size[axis] + 2 * pads[axis] - reach(axis)) / strides[axis] + 1);
+        for (channels, filters, beside) in [(1, 8, 0), (3, 40, 0), (4, 33, 2), (16, 17, 0)] {
+            let x = bytes(2 * size[0] * size[1] * channels, channels as u64);
+            let b = bytes(kernel[0] * kernel[1] * channels * filters, 9);
+            // Windows of the last ones may be beside the image, too.
+            let out = fits.map(|count| count + beside);
+            for (byte, zero) in [(Byte::U8, 100), (Byte::I8, -5)] {
+                let of = Image { size, kernel, strides, pads, dilations, out, ..image(&x, byte, zero, channels) };
+                convolved(&format!("{size:?} {kernel:?} {strides:?} {channels}"), &of, 2, &b, filters);
+            }
+        }
     }
 }
 
@@ -423,6 +454,45 @@ fn results_that_are_not_numbers() {
                     let mut out = vec![0; 7 * n];
                     product(&threads, shape, &plain, right, Out::Bytes(&mut out, Byte::U8, 3), &e, &mut scratch);
                     assert!(out.iter().all(|&byte| byte == 3), "{:?}: {out:?}", threads.isa());
+                }
+            }
+        }
+    }
+}
+
+/// Functions of two tensors, rounded as the numbers that they stand for: also where scales are so small, or so large, or ends are in such an order
+/// that more is looked at.
+#[test]
+fn functions_of_two_are_rounded_as_numbers() {
+    let (p, q) = (bytes(5000, 1), bytes(5000, 2));
+    let ends = [(f32::NEG_INFINITY, f32::INFINITY), (0.0, 6.0), (5.0, -1.0)];
+    for (scales, ends) in [[0.02, 0.013, 0.05], [1e-20, 0.5, 1e-20], [0.3, 0.4, 1e30], [0.0, 1.0, 0.0]]
+        .into_iter()
+        .flat_map(|scales| ends.map(|ends| (scales, ends)))
+    {
+        for (byte, other, [p_zero, q_zero, zero]) in
+            [(Byte::U8, Byte::U8, [3, 128, 9]), (Byte::I8, Byte::U8, [-7, 0, -100])]
+        {
+            for function in [Binary::Add, Binary::Sub, Binary::Mul] {
+                let number = |byte: Byte, at: u8, zero: i32, scale: f32| (byte.number(at) - zero) as f32 * scale;
+                let want = p.iter().zip(&q).map(|(&p, &q)| {
+                    let (p, q) = (number(byte, p, p_zero, scales[0]), number(other, q, q_zero, scales[1]));
+                    let of_both = match function {
+                        Binary::Add => p + q,
+                        Binary::Sub => p - q,
+                        _ => p * q,
+                    };
+                    let above = if of_both > ends.0 { of_both } else { ends.0 };
+                    Levels::new(byte, zero).byte(if above < ends.1 { above } else { ends.1 } / scales[2])
+                });
+                let want: Vec<u8> = want.collect();
+                for threads in configurations() {
+                    let mut y = vec![0; p.len()];
+                    let p = Scaled { bytes: &p, byte, scale: scales[0], zero: p_zero };
+                    let q = Scaled { bytes: &q, byte: other, scale: scales[1], zero: q_zero };
+                    let grid = Grid { byte, scale: scales[2], zero };
+                    combine(&threads, function, (p, q), (&mut y, grid), ends);
+                    assert!(y == want, "{scales:?} {ends:?} {byte:?} {function:?} {:?}", threads.isa());
                 }
             }
         }

@@ -14,7 +14,7 @@ use super::avx512::{LANES, Narrow};
 use super::finish::{Target, columns};
 use super::linear::Byte;
 use super::pack::{DEPTH, PANEL};
-use super::tile::{Tiles, each_tile};
+use super::tile::{Places, Tiles, each_even_tile, each_tile};
 use super::vnni::panel;
 
 /// Columns of two vectors of sums.
@@ -241,6 +241,12 @@ pub(super) unsafe fn run(tiles: &Tiles<'_>) {
             _ => Tail::Panels([panel(tiles, 0), panel(tiles, 1), panel(tiles, 2), panel(tiles, 3)]),
         };
         let rows = tiles.finish.rows;
+        if tiles.places != Places::dense(tiles.depth) {
+            for line in 0..tiles.places.lines {
+                windows(&tiles.line(line), &tail);
+            }
+            return;
+        }
         match (&tail, tiles.stats.len()) {
             (Tail::Bytes(tail), 1 | 2) => each_tile!(0..rows, bytes::<1>, tiles, tail),
             (Tail::Bytes(tail), _) => each_tile!(0..rows, bytes::<2>, tiles, tail),
@@ -254,6 +260,27 @@ pub(super) unsafe fn run(tiles: &Tiles<'_>) {
             }
             (Tail::Panels(tail), 1 | 2) => each_tile!(0..rows, by_panel::<1>, tiles, tail),
             (Tail::Panels(tail), _) => each_tile!(0..rows, by_panel::<2>, tiles, tail),
+        }
+    }
+}
+
+/// A line of windows.
+///
+/// # Safety
+/// As [`run`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma")]
+unsafe fn windows(line: &Tiles<'_>, tail: &Tail<'_>) {
+    let rows = line.finish.rows;
+    // SAFETY: the caller vouches for all of it.
+    unsafe {
+        match (tail, line.stats.len()) {
+            (Tail::Bytes(tail), 1 | 2) => each_even_tile!(rows, bytes::<1>, line, tail),
+            (Tail::Bytes(tail), _) => each_even_tile!(rows, bytes::<2>, line, tail),
+            (Tail::Real(tail), 1 | 2) => each_even_tile!(rows, real::<1>, line, tail),
+            (Tail::Real(tail), _) => each_even_tile!(rows, real::<2>, line, tail),
+            // Only dense rows have these, as `Tiles::check` says.
+            (Tail::Panels(_), _) => {}
         }
     }
 }
@@ -312,31 +339,41 @@ unsafe fn sums<const P: usize, const W: usize>(
     start: [__m512i; 2],
 ) -> [[__m512i; P]; W] {
     let (depth, last) = (tiles.depth, tiles.stats.len() - 1);
+    let Places { row: step_of_row, pieces, piece: step_of_piece, .. } = tiles.places;
+    let length = depth / pieces;
     // SAFETY: the caller vouches for the rows; 32 bytes of each panel for each step, and four elements of each row.
     unsafe {
-        let (a, b) = (tiles.bytes.as_ptr().add(row * depth), tiles.b.as_ptr());
+        let (mut a, b) = (tiles.bytes.as_ptr().add(row * step_of_row), tiles.b.as_ptr());
         // The first rows ask for the panels that are multiplied next; to others it is what they read.
-        let ahead = b.wrapping_add(if row == 0 { tiles.b.len() } else { 0 });
+        let ahead = b.wrapping_add(if row == 0 && tiles.ahead { tiles.b.len() } else { 0 });
         let mut sums = [[_mm512_setzero_si512(); P]; W];
         for w in 0..W {
             sums[w] = [start[w]; P];
         }
-        for step in (0..depth).step_by(DEPTH) {
-            let mut weights = [_mm512_setzero_si512(); W];
-            for w in 0..W {
-                _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add((step * W + w * DEPTH) * LANES));
-                // Where the second one is none, it is the first one again, and what comes of it is not written.
-                let [low, high] = [2 * w, last.min(2 * w + 1)];
-                let low = _mm256_loadu_si256(b.add((low * depth + step) * PANEL).cast::<__m256i>());
-                let high = _mm256_loadu_si256(b.add((high * depth + step) * PANEL).cast::<__m256i>());
-                weights[w] = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high);
-            }
-            for p in 0..P {
-                let four = _mm512_set1_epi32(a.add(p * depth + step).cast::<i32>().read_unaligned());
+        let mut step = 0;
+        let mut end = length;
+        while step < depth {
+            while step < end {
+                let mut weights = [_mm512_setzero_si512(); W];
                 for w in 0..W {
-                    sums[w][p] = _mm512_dpbusd_epi32(sums[w][p], four, weights[w]);
+                    _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add((step * W + w * DEPTH) * LANES));
+                    // Where the second one is none, it is the first one again, and what comes of it is not written.
+                    let [low, high] = [2 * w, last.min(2 * w + 1)];
+                    let low = _mm256_loadu_si256(b.add((low * depth + step) * PANEL).cast::<__m256i>());
+                    let high = _mm256_loadu_si256(b.add((high * depth + step) * PANEL).cast::<__m256i>());
+                    weights[w] = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high);
                 }
+                for p in 0..P {
+                    let four = _mm512_set1_epi32(a.add(p * step_of_row + step).cast::<i32>().read_unaligned());
+                    for w in 0..W {
+                        sums[w][p] = _mm512_dpbusd_epi32(sums[w][p], four, weights[w]);
+                    }
+                }
+                step += DEPTH;
             }
+            // The next piece, seen from the first element of all of them.
+            a = a.wrapping_add(step_of_piece).wrapping_sub(length);
+            end += length;
         }
         sums
     }

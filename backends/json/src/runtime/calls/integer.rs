@@ -267,7 +267,7 @@ pub(super) fn conv(signature: &Signature<'_>, conv: &IntegerConv) -> Result<Read
         let fits = filters == channels && taps <= integer::MAX_TAPS;
         (count(&[channels, taps]).filter(|_| fits), integer::depthwise_scratch_len(channels, taps))
     } else {
-        let k = taps.checked_mul(channels).ok_or_else(bad)?;
+        let k = integer::window_len(kernel, channels).ok_or_else(bad)?;
         let shape = Shape { m: windows, n: filters, k };
         (integer::packed_len(k, filters), integer::scratch_len(&shape, true, signature.threads.count()))
     };
@@ -288,7 +288,7 @@ impl Call for Conv {
                 let weights = io.inputs.slice(B)?;
                 integer::depthwise(io.threads, *windows, &image, weights, out.all(), e, scratch);
             } else {
-                let k = image.kernel[0] * image.kernel[1] * image.channels;
+                let k = integer::window_len(image.kernel, image.channels).unwrap_or(0);
                 let shape = Shape { m: *windows, n: tail.columns, k };
                 let weights = known.packed(io, shape)?;
                 integer::product(io.threads, shape, &image, weights, out.all(), e, scratch);
@@ -306,14 +306,19 @@ struct Pool {
 }
 
 pub(super) fn pool(signature: &Signature<'_>, pool: &IntegerPool) -> Result<Ready, Error> {
+    let same = signature.output_value(0).map(|value| value.dtype) == signature.input_value(A).map(|value| value.dtype);
+    let (image, windows) = pooled(signature, pool)?;
+    if same { Ok(Ready::new(Pool { image, windows })) } else { Err(bad_shapes(signature)) }
+}
+
+/// The images that are pooled, without elements, and the windows of all of them.
+pub(super) fn pooled(signature: &Signature<'_>, pool: &IntegerPool) -> Result<(Image<'static>, usize), Error> {
     let ([n, h, w, channels], [_, oh, ow, out]) = images(signature)?;
     let IntegerPool { kernel, strides, pads, dilations } = *pool;
     let byte = byte(signature.input_value(A))?;
-    let same = signature.output_value(0).map(|value| value.dtype) == signature.input_value(A).map(|value| value.dtype);
-    let windows = count(&[n, oh, ow]).filter(|_| same && out == channels).ok_or_else(|| bad_shapes(signature))?;
+    let windows = count(&[n, oh, ow]).filter(|_| out == channels).ok_or_else(|| bad_shapes(signature))?;
     let (size, out) = ([h, w], [oh, ow]);
-    let image = Image { bytes: &[], byte, zero: 0, size, channels, out, kernel, strides, pads, dilations };
-    Ok(Ready::new(Pool { image, windows }))
+    Ok((Image { bytes: &[], byte, zero: 0, size, channels, out, kernel, strides, pads, dilations }, windows))
 }
 
 impl Call for Pool {

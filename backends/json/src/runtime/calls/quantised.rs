@@ -4,9 +4,9 @@ use byoc_plugin_api::{DType, Error, from_hex};
 
 use super::super::buffer::as_integers;
 use super::super::memory::Io;
-use super::integer::{byte, scale, zero};
+use super::integer::{byte, pooled, scale, zero};
 use super::{Call, Ready, Signature, bad_shapes};
-use crate::kernels::integer::{self, Byte, Grid, Scaled};
+use crate::kernels::integer::{self, Byte, Grid, Image, Scaled};
 use crate::program::integer::combine::{A, B, Y_SCALE};
 use crate::program::{self};
 
@@ -183,6 +183,30 @@ impl Call for Combine {
         let operands = (scaled(io, A, self.a)?, scaled(io, B, self.b)?);
         let grid = grid(io, Y_SCALE, self.y)?;
         integer::combine(io.threads, self.params.function, operands, (io.outputs.take_bytes(0)?, grid), self.clamp);
+        Ok(())
+    }
+}
+
+struct Average {
+    y: Byte,
+    /// Without elements.
+    image: Image<'static>,
+    /// Of all images.
+    windows: usize,
+    counted: Option<[usize; 2]>,
+}
+
+pub(super) fn average(signature: &Signature<'_>, average: &program::IntegerAverage) -> Result<Ready, Error> {
+    let (image, windows) = pooled(signature, &average.pool)?;
+    let y = byte(signature.output_value(0))?;
+    Ok(Ready::new(Average { y, image, windows, counted: average.counted }))
+}
+
+impl Call for Average {
+    fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
+        let (x, grid) = (scaled(io, 0, self.image.byte)?, grid(io, 3, self.y)?);
+        let image = Image { bytes: x.bytes, zero: x.zero, ..self.image };
+        integer::average(io.threads, self.windows, (&image, x.scale), self.counted, (io.outputs.take_bytes(0)?, grid));
         Ok(())
     }
 }
