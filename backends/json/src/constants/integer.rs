@@ -57,7 +57,7 @@ impl Form {
     pub(super) fn layout(&self) -> &'static str {
         match self {
             Form::Filters([_, channels, height, width])
-                if *height > 1 && channels % DEPTH * (width % DEPTH) % DEPTH != 0 =>
+                if *height > 1 && !(channels % DEPTH * (width % DEPTH)).is_multiple_of(DEPTH) =>
             {
                 PACKED_ROWS_LAYOUT
             }

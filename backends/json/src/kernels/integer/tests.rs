@@ -308,15 +308,15 @@ fn windows_of_many_pieces_are_exact() {
 /// columns that fill no vector.
 #[test]
 fn windows_of_lines_are_exact() {
-    let cases: [([usize; 2], [usize; 2], [usize; 2], [usize; 2], [usize; 2]); 6] = [
-        ([30, 60], [3, 3], [1, 1], [1, 1], [1, 1]),
-        ([30, 60], [3, 3], [2, 2], [0, 0], [1, 1]),
-        ([9, 23], [7, 7], [2, 2], [3, 3], [1, 1]),
-        ([8, 5], [3, 1], [1, 1], [2, 0], [3, 2]),
-        ([5, 8], [1, 5], [1, 3], [0, 6], [1, 1]),
-        ([3, 1], [3, 3], [1, 1], [1, 1], [1, 1]),
+    let cases: [[[usize; 2]; 5]; 6] = [
+        [[30, 60], [3, 3], [1, 1], [1, 1], [1, 1]],
+        [[30, 60], [3, 3], [2, 2], [0, 0], [1, 1]],
+        [[9, 23], [7, 7], [2, 2], [3, 3], [1, 1]],
+        [[8, 5], [3, 1], [1, 1], [2, 0], [3, 2]],
+        [[5, 8], [1, 5], [1, 3], [0, 6], [1, 1]],
+        [[3, 1], [3, 3], [1, 1], [1, 1], [1, 1]],
     ];
-    for (size, kernel, strides, pads, dilations) in cases {
+    for [size, kernel, strides, pads, dilations] in cases {
         let reach = |axis: usize| (kernel[axis] - 1) * dilations[axis] + 1;
         let fits = [0, 1].map(|axis| (size[axis] + 2 * pads[axis] - reach(axis)) / strides[axis] + 1);
         for (channels, filters, beside) in [(1, 8, 0), (3, 40, 0), (4, 33, 2), (16, 17, 0)] {

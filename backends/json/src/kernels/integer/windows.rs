@@ -37,7 +37,8 @@ impl<'a> Lines<'a> {
         if !fits || !plain || block.shape.k == 0 || !block.shape.m.is_multiple_of(out[1]) {
             return None;
         }
-        let width = ((out[1] - 1) * strides[1] + kernel[1]) * channels;
+        // `Image::holds` looked at everything but this product.
+        let width = ((out[1] - 1) * strides[1] + kernel[1]).checked_mul(channels)?;
         let height = (kernel[0] - 1) * dilations[0] + 1;
         // What would hold gathered rows holds these.
         let behind = image.line().next_multiple_of(DEPTH) - image.line();
@@ -109,10 +110,11 @@ impl<'a> Lines<'a> {
         let Image { kernel, strides, dilations, channels, out, .. } = *self.image;
         let places = Places {
             lines: lines.len(),
-            line: strides[0] * self.width,
+            // Where there is one line, or one row of the kernel, these are not used, and may be too large.
+            line: strides[0].saturating_mul(self.width),
             row: strides[1] * channels,
             pieces: kernel[0],
-            piece: dilations[0] * self.width,
+            piece: dilations[0].saturating_mul(self.width),
         };
         for first in (columns.start / PANEL..columns.end.div_ceil(PANEL)).step_by(step) {
             let columns = first * PANEL..((first + step) * PANEL).min(columns.end);
