@@ -228,6 +228,7 @@ fn check_variant(file: &ArtifactFile, name: &str, args: &Args, elsewhere: &[Stri
 
 /// Checks an artifact; settings may be about backends `elsewhere`, which it need not have.
 fn check_artifact(mut artifact: Artifact, args: &Args, elsewhere: &[String]) -> Result<ArtifactCheck> {
+    // No run reads it.
     artifact.ledger()?;
     artifact.attach(args.constants_from.as_deref())?;
     let registry = compile_request::registry_for(&args.places, &artifact)?;

@@ -97,6 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         code::region(args, &artifact, symbol)?;
         return Ok(ExitCode::SUCCESS);
     }
+    // Whatever is shown, a ledger that does not fit is told.
     artifact.ledger()?;
     if args.verify_digests {
         artifact.attach(args.constants_from.as_deref())?;

@@ -88,31 +88,15 @@ impl Form {
                 integer::pack(k, n, &bytes, if transposed { [1, k] } else { [n, 1] }, byte, out);
             }
             Form::Filters(shape) => {
-                let (windows, len) = windows(&bytes, shape, byte)?;
-                integer::pack(len, shape[0], &windows, [1, len], byte, out);
+                let [filters, channels, kernel @ ..] = shape;
+                // The byte of what stands for 0 in packed weights.
+                let windows = integer::by_window(&bytes, shape, channels, if unsigned { 0x80 } else { 0 });
+                let len = windows.len() / filters.max(1);
+                debug_assert_eq!(Some(len), integer::window_len(kernel, channels));
+                integer::pack(len, filters, &windows, [1, len], byte, out);
             }
             Form::Depthwise { channels, taps } => integer::pack_depthwise(channels, taps, &bytes, byte, out),
         }
         Ok(())
     }
-}
-
-/// Filters [OC, C, KH, KW] in the order of the bytes of a window, and how many those are.
-fn windows(filters: &[u8], shape: [usize; 4], byte: Byte) -> Result<(Vec<u8>, usize), Error> {
-    let [count, channels, height, width] = shape;
-    let len = integer::window_len([height, width], channels);
-    let (Some(len), Some(all)) = (len, len.and_then(|len| product(&[len, count]))) else {
-        return Err(Error::new(format!("filters {shape:?} are too large")));
-    };
-    // What stands for 0 in packed bytes.
-    let mut windows = vec![if byte == Byte::U8 { 0x80 } else { 0 }; all];
-    let (taps, line) = (height * width, len / height.max(1));
-    for (window, filter) in windows.chunks_exact_mut(len.max(1)).zip(filters.chunks_exact((channels * taps).max(1))) {
-        for (channel, from) in filter.chunks_exact(taps).enumerate() {
-            for (tap, &weight) in from.iter().enumerate() {
-                window[tap / width * line + tap % width * channels + channel] = weight;
-            }
-        }
-    }
-    Ok((windows, len))
 }

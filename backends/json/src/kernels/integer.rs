@@ -5,7 +5,6 @@
 //! multiply both as they are where the CPU has some that are exact, or where what saturates elsewhere cannot; else A is widened to
 //! `i16`. Every instruction set gives the same bits.
 
-mod average;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -20,6 +19,7 @@ mod multiply;
 mod pack;
 #[cfg(target_arch = "x86_64")]
 mod pairs;
+mod pool;
 mod rows;
 mod stats;
 #[cfg(test)]
@@ -39,8 +39,7 @@ use std::ops::Range;
 use super::isa::Isa;
 use super::parallel::{SharedMut, Threads, grid, part};
 use super::sizes::reach;
-pub use average::{MAX_AVERAGED, average};
-pub use bytes::{Scaled, combine, combines, largest, lookup, mean};
+pub use bytes::{Scaled, combine, combines, lookup, mean};
 pub use depthwise::{DEPTHWISE_LAYOUT, MAX_TAPS, depthwise, depthwise_scratch_len, pack_depthwise};
 use dot::Dot;
 use finish::Finish;
@@ -48,7 +47,8 @@ pub use finish::{Epilogue, Out};
 pub(crate) use linear::Levels;
 pub use linear::{Byte, Grid, dequantise, dynamic_range, quantise, range};
 pub use pack::{DEPTH, PACKED_LAYOUT, PACKED_ROWS_LAYOUT, PANEL, pack, packed_len};
-pub use rows::{Image, Plain, Rows, window_len};
+pub use pool::{MAX_AVERAGED, average, largest};
+pub use rows::{Image, Plain, Rows, by_window, window_len};
 pub use stats::{PanelStats, stats, stats_of_sums};
 use tile::{MOST_ROWS, Places, Tiles};
 

@@ -14,6 +14,7 @@ const SHOWN: usize = 2;
 /// Prints the selected parts; the overview by default.
 pub(super) fn run(args: &Args, file: &ArtifactFile) -> Result<()> {
     let mut all = file.all()?;
+    // Whatever is shown, a ledger that does not fit is told.
     all.iter().try_for_each(|artifact| artifact.ledger().map(drop))?;
     if args.verify_digests {
         all.iter_mut().try_for_each(|artifact| artifact.attach(args.constants_from.as_deref()))?;

@@ -22,7 +22,7 @@ pub const INT8_FILTERS_LAYOUT: &str = "conv/n8k4-scaled/1";
 
 /// Rows of the matrix that filters [OC, IC, KH, KW] are.
 fn depth([_, channels, height, width]: [usize; 4]) -> Option<usize> {
-    product(&[height, width, channels.checked_next_multiple_of(DEPTH)?])
+    integer::window_len([height, width], channels.checked_next_multiple_of(DEPTH)?)
 }
 
 /// Bytes of filters [OC, IC, KH, KW]; `None` if they cannot be counted, or their sums need more than 32 bits.
@@ -35,20 +35,13 @@ pub fn int8_filters_len(shape: [usize; 4]) -> Option<usize> {
 /// # Panics
 /// If a length is wrong.
 pub fn round_filters(shape: [usize; 4], oihw: &[f32], out: &mut [i8]) {
-    let [filters, channels, height, width] = shape;
+    let [filters, channels, ..] = shape;
     let (Some(depth), Some(len)) = (depth(shape), int8_filters_len(shape)) else { panic!("the sizes are too large") };
-    assert!(out.len() == len && Some(oihw.len()) == product(&shape));
-    let (taps, channels_each) = (height * width, channels.next_multiple_of(DEPTH));
-    let mut last = vec![0.0; filters * depth];
-    let windows = last.chunks_exact_mut(depth.max(1)).zip(oihw.chunks_exact((channels * taps).max(1)));
-    for (window, filter) in windows {
-        for (channel, from) in filter.chunks_exact(taps).enumerate() {
-            from.iter().enumerate().for_each(|(tap, &weight)| window[tap * channels_each + channel] = weight);
-        }
-    }
+    assert!(out.len() == len);
+    let windows = integer::by_window(oihw, shape, channels.next_multiple_of(DEPTH), 0.0);
     let (panels, columns) = out.split_at_mut(integer::packed_len(depth, filters).unwrap_or(0));
     let mut kept = Int8Columns::default();
-    round_b(depth, filters, &last, [1, depth], &mut kept, panels);
+    round_b(depth, filters, &windows, [1, depth], &mut kept, panels);
     columns.iter_mut().zip(kept.bytes()).for_each(|(to, byte)| *to = byte as i8);
 }
 

@@ -1,12 +1,10 @@
-//! Functions of tensors of 8 bits: tables, sums and products of two, pooling.
+//! Functions of tensors of 8 bits: tables, sums and products of two, and means of whole images.
 
 use super::linear::{Byte, Grid, Levels, clamp, in_parts};
-use super::rows::{Image, Rows};
 use crate::kernels::elementwise::Binary;
 use crate::kernels::isa::{Kernel, dispatch};
-use crate::kernels::parallel::{SharedMut, Threads, part};
+use crate::kernels::parallel::Threads;
 use crate::kernels::simd::V16;
-use crate::kernels::sizes::product;
 
 /// A tensor of 8 bits: each element stands for `(element - zero) * scale`.
 #[derive(Clone, Copy, Debug)]
@@ -126,46 +124,6 @@ impl Kernel for Two<'_> {
             Binary::Add => self.each(|a, b| a + b),
             Binary::Sub => self.each(|a, b| a - b),
             _ => self.each(|a, b| a * b),
-        }
-    }
-}
-
-/// The largest of each window, by channel; padding does not count.
-struct Largest<'a> {
-    image: &'a Image<'a>,
-    windows: std::ops::Range<usize>,
-    y: &'a mut [u8],
-}
-
-/// Pools images with their channels last.
-///
-/// # Panics
-/// If a slice is shorter than the shapes say.
-pub fn largest(threads: &Threads, windows: usize, image: &Image<'_>, y: &mut [u8]) {
-    let taps = image.kernel[0] * image.kernel[1];
-    assert!(image.holds(windows));
-    assert_eq!(product(&[windows, image.channels]), Some(y.len()));
-    let (isa, y) = (threads.isa(), SharedMut::new(y));
-    let tasks = if windows.saturating_mul(image.channels).saturating_mul(taps) < 1 << 16 { 1 } else { threads.count() };
-    threads.parallel_for(tasks, |task| {
-        let windows = part(windows, tasks, task);
-        // SAFETY: the parts are disjoint.
-        let y = unsafe { y.slice(windows.start * image.channels, windows.len() * image.channels) };
-        dispatch(isa, Largest { image, windows, y });
-    });
-}
-
-impl Kernel for Largest<'_> {
-    type Out = ();
-
-    #[inline(always)]
-    unsafe fn run<V: V16>(self) {
-        let Largest { image, windows, y } = self;
-        let flip = image.reading().0;
-        for (window, y) in windows.zip(y.chunks_exact_mut(image.channels.max(1))) {
-            y.fill(0);
-            image.taps(window, |_, x| y.iter_mut().zip(x).for_each(|(y, &x)| *y = (*y).max(x ^ flip)));
-            y.iter_mut().for_each(|y| *y ^= flip);
         }
     }
 }

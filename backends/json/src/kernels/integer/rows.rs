@@ -121,6 +121,26 @@ pub fn window_len(kernel: [usize; 2], channels: usize) -> Option<usize> {
     product(&[kernel[0], product(&[kernel[1], channels])?.checked_next_multiple_of(DEPTH)?])
 }
 
+/// Filters [OC, C, KH, KW] in the order of a window whose pixels have `pixel` elements each, C or more, with `fill` in between.
+///
+/// # Panics
+/// If there are not as many elements as the shape says, or too many to count.
+pub fn by_window<T: Copy>(filters: &[T], shape: [usize; 4], pixel: usize, fill: T) -> Vec<T> {
+    let [count, channels, height, width] = shape;
+    assert!(product(&shape) == Some(filters.len()) && pixel >= channels);
+    let Some(len) = window_len([height, width], pixel) else { panic!("the sizes are too large") };
+    let (taps, line) = (height * width, len / height.max(1));
+    let mut windows = vec![fill; count * len];
+    for (window, filter) in windows.chunks_exact_mut(len.max(1)).zip(filters.chunks_exact((channels * taps).max(1))) {
+        for (channel, from) in filter.chunks_exact(taps).enumerate() {
+            for (tap, &weight) in from.iter().enumerate() {
+                window[tap / width * line + tap % width * pixel + channel] = weight;
+            }
+        }
+    }
+    windows
+}
+
 impl Image<'_> {
     /// Bytes of a row of a window without the zeros behind it.
     pub(super) fn line(&self) -> usize {

@@ -1,4 +1,4 @@
-//! Means of the windows of images of 8 bits with their channels last.
+//! Poolings of images of 8 bits with their channels last.
 
 use std::ops::Range;
 
@@ -15,6 +15,60 @@ pub const MAX_AVERAGED: usize = 128;
 /// Channels whose sums are in registers.
 const CHUNK: usize = 64;
 
+/// Calls `each` on parts of the windows and their results, by several threads where there is much to do.
+///
+/// # Panics
+/// If a slice is shorter than the shapes say.
+fn in_windows(
+    threads: &Threads,
+    windows: usize,
+    image: &Image<'_>,
+    y: &mut [u8],
+    each: impl Fn(Range<usize>, &mut [u8]) + Sync,
+) {
+    let (channels, taps) = (image.channels, image.kernel[0] * image.kernel[1]);
+    assert!(image.holds(windows));
+    assert_eq!(product(&[windows, channels]), Some(y.len()));
+    let y = SharedMut::new(y);
+    let tasks = if windows.saturating_mul(channels).saturating_mul(taps) < 1 << 16 { 1 } else { threads.count() };
+    threads.parallel_for(tasks, |task| {
+        let windows = part(windows, tasks, task);
+        // SAFETY: the parts are disjoint.
+        let y = unsafe { y.slice(windows.start * channels, windows.len() * channels) };
+        each(windows, y);
+    });
+}
+
+/// The largest of each window, by channel; padding does not count.
+///
+/// # Panics
+/// If a slice is shorter than the shapes say.
+pub fn largest(threads: &Threads, windows: usize, image: &Image<'_>, y: &mut [u8]) {
+    let isa = threads.isa();
+    in_windows(threads, windows, image, y, |windows, y| dispatch(isa, Largest { image, windows, y }));
+}
+
+struct Largest<'a> {
+    image: &'a Image<'a>,
+    windows: Range<usize>,
+    y: &'a mut [u8],
+}
+
+impl Kernel for Largest<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        let Largest { image, windows, y } = self;
+        let flip = image.reading().0;
+        for (window, y) in windows.zip(y.chunks_exact_mut(image.channels.max(1))) {
+            y.fill(0);
+            image.taps(window, |_, x| y.iter_mut().zip(x).for_each(|(y, &x)| *y = (*y).max(x ^ flip)));
+            y.iter_mut().for_each(|y| *y ^= flip);
+        }
+    }
+}
+
 /// The mean of each window, on the grid of the result. `scale` is that of the image. With `counted`, what is beside the image down to this padding
 /// below and to the right counts as 0, and without it not at all.
 ///
@@ -27,15 +81,9 @@ pub fn average(
     counted: Option<[usize; 2]>,
     (y, grid): (&mut [u8], Grid),
 ) {
-    let taps = image.kernel[0] * image.kernel[1];
-    assert!(taps <= MAX_AVERAGED && image.holds(windows));
-    assert_eq!(product(&[windows, image.channels]), Some(y.len()));
-    let (isa, y) = (threads.isa(), SharedMut::new(y));
-    let tasks = if windows.saturating_mul(image.channels).saturating_mul(taps) < 1 << 16 { 1 } else { threads.count() };
-    threads.parallel_for(tasks, |task| {
-        let windows = part(windows, tasks, task);
-        // SAFETY: the parts are disjoint.
-        let y = unsafe { y.slice(windows.start * image.channels, windows.len() * image.channels) };
+    assert!(image.kernel[0] * image.kernel[1] <= MAX_AVERAGED);
+    let isa = threads.isa();
+    in_windows(threads, windows, image, y, |windows, y| {
         dispatch(isa, Average { image, scale, counted, windows, y, grid });
     });
 }
