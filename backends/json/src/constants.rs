@@ -14,7 +14,7 @@ mod parts;
 mod recipe;
 
 pub(crate) use integer::Form;
-pub(crate) use parts::Part;
+pub(crate) use parts::{Numbers, Part};
 pub(crate) use recipe::{Recipe, Values};
 
 /// Claims every constant of the region: what the program reads at load is kept by core, what it holds is embedded, what

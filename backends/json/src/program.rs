@@ -14,7 +14,7 @@ pub(crate) use integer::{Combine, IntegerAverage, IntegerConv, IntegerGemm, Inte
 pub(crate) use op::{Attention, Conv, Gemm, GridSample, Op, Pool, Recurrent, Side};
 
 /// The version of the format. Code of another version is refused: there is no way to guess what it means.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// The code of a region.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

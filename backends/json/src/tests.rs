@@ -3,6 +3,7 @@
 
 mod allocation;
 mod attention;
+mod between;
 mod constants;
 mod filters;
 mod fusion;

@@ -4,9 +4,10 @@
 use byoc_plugin_api::{ConstantId, DType, Dim};
 
 use super::graph::{Edges, Graph, Rewrite};
+use super::integer::Dequantised;
 use super::lift::four;
 use super::window::Window;
-use crate::constants::{Part, Recipe};
+use crate::constants::{Numbers, Part, Recipe};
 use crate::kernels::{Activation, ConvKind, ConvParams, Math};
 use crate::program::{Conv, Op, Step};
 
@@ -74,7 +75,10 @@ fn convolution(graph: &mut Graph<'_>, edges: &Edges, index: usize, wanted: Wante
             let packed = if identity { w } else { graph.derive(recipe)? };
             let bias = match (bias, chain.parts.is_empty()) {
                 (bias, true) => bias,
-                _ => Some(graph.derive(Recipe::Shift { channels: shape[0], start, parts: chain.parts.clone() })?),
+                _ => {
+                    let (channels, start) = (shape[0], start.map(Numbers::Floats));
+                    Some(graph.derive(Recipe::Shift { channels, start, parts: chain.parts.clone() })?)
+                }
             };
             (packed, bias, chain)
         }
@@ -105,14 +109,15 @@ fn pick(conv: &Conv, shape: &[usize; 4], winograd: bool) -> ConvKind {
     }
 }
 
-fn affine(graph: &mut Graph<'_>, edges: &Edges, index: usize, fusion: bool) -> Option<Rewrite> {
+/// A normalisation as a factor and an offset for each channel, with what follows it where steps are fused.
+pub(super) fn affine(graph: &mut Graph<'_>, edges: &Edges, index: usize, fusion: bool) -> Option<Rewrite> {
     let step = graph.steps[index].clone();
     let x = step.input(0)?;
     let Some(&Dim::Fixed(channels)) = graph.shape(x).get(1) else { return None };
     if !graph.is_fast(x) || graph.shape(x).len() != 4 {
         return None;
     }
-    let first = part(graph, &step, x, channels)?;
+    let first = part(graph, edges, &step, x, channels)?;
     let mut chain = if fusion { chain(graph, edges, index, channels) } else { Chain::new(index, step.output(0)?) };
     chain.parts.insert(0, first);
     let scale = graph.derive(Recipe::Scale { channels, parts: chain.parts.clone() })?;
@@ -142,7 +147,9 @@ fn chain(graph: &Graph<'_>, edges: &Edges, index: usize, channels: usize) -> Cha
     let mut chain = Chain::new(index, graph.steps[index].output(0).unwrap_or_default());
     while let Some(reader) = edges.reader(chain.output) {
         let step = &graph.steps[reader];
-        let (Some(part), Some(output)) = (part(graph, step, chain.output, channels), step.output(0)) else { break };
+        let (Some(part), Some(output)) = (part(graph, edges, step, chain.output, channels), step.output(0)) else {
+            break;
+        };
         chain.parts.push(part);
         chain.steps.push(reader);
         chain.output = output;
@@ -151,14 +158,14 @@ fn chain(graph: &Graph<'_>, edges: &Edges, index: usize, channels: usize) -> Cha
 }
 
 /// The step as a function of each channel of `x`, if it is one.
-fn part(graph: &Graph<'_>, step: &Step, x: usize, channels: usize) -> Option<Part> {
+fn part(graph: &Graph<'_>, edges: &Edges, step: &Step, x: usize, channels: usize) -> Option<Part> {
     match step.onnx()? {
         "BatchNormalization" => {
             let inference = step.int("training_mode", 0) == 0 && step.outputs[1..].iter().all(Option::is_none);
             let vector = |index: usize| {
                 let value = step.input(index)?;
                 let fits = graph.fixed_shape(value)? == [channels] && graph.values[value].dtype == DType::F32;
-                graph.constant(value).filter(|_| fits).map(|constant| constant.id)
+                numbers(graph, edges, value).filter(|_| fits)
             };
             let norm = Part::Norm {
                 scale: vector(1)?,
@@ -176,17 +183,25 @@ fn part(graph: &Graph<'_>, step: &Step, x: usize, channels: usize) -> Option<Par
                 _ => return None,
             };
             let same = graph.shape(step.output(0)?) == graph.shape(x);
-            let id = graph.constant(other).filter(|_| same && by_channel(graph, other, x, channels))?.id;
-            Some(if op == "Mul" { Part::Mul(id) } else { Part::Add(id) })
+            let list = numbers(graph, edges, other).filter(|_| same && by_channel(graph, other, x, channels))?;
+            Some(if op == "Mul" { Part::Mul(list) } else { Part::Add(list) })
         }
         _ => None,
     }
 }
 
-/// Whether the constant has one value, or one for each channel of `x`.
-fn by_channel(graph: &Graph<'_>, constant: usize, x: usize, channels: usize) -> bool {
-    let Some(shape) = graph.fixed_shape(constant) else { return false };
-    if graph.values[constant].dtype != DType::F32 || shape.len() > graph.shape(x).len() {
+/// The numbers of a constant, as it is or dequantised.
+fn numbers(graph: &Graph<'_>, edges: &Edges, value: usize) -> Option<Numbers> {
+    match graph.constant(value) {
+        Some(constant) => Some(Numbers::Floats(constant.id)),
+        None => Dequantised::of_integers(graph, &graph.steps[edges.producer(value)?])?.numbers(graph),
+    }
+}
+
+/// Whether the value has one number, or one for each channel of `x`.
+fn by_channel(graph: &Graph<'_>, value: usize, x: usize, channels: usize) -> bool {
+    let Some(shape) = graph.fixed_shape(value) else { return false };
+    if graph.values[value].dtype != DType::F32 || shape.len() > graph.shape(x).len() {
         return false;
     }
     // From behind, the channel axis is the one before the image's.

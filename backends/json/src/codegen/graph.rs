@@ -53,6 +53,11 @@ pub(super) struct Rewrite {
 }
 
 impl Edges {
+    /// The step that writes a value.
+    pub(super) fn producer(&self, value: usize) -> Option<usize> {
+        self.producers.get(value).copied().flatten()
+    }
+
     /// The steps that read a value.
     pub(super) fn readers(&self, value: usize) -> Vec<usize> {
         let mut readers: Vec<_> = self.readers[value].iter().copied().filter(|&reader| reader != OUTSIDE).collect();
@@ -171,6 +176,16 @@ impl<'r> Graph<'r> {
     /// The elements of an integer constant.
     pub(super) fn ints(&self, value: usize) -> Option<Vec<i64>> {
         self.region.constant_ints(self.constant(value)?.value)
+    }
+
+    /// Whether all elements of a constant are 0, as far as may be looked.
+    pub(super) fn is_zero(&self, value: usize) -> bool {
+        let Some(view) = self.constant(value).and_then(|constant| self.view_by_id(constant.id)) else { return false };
+        let mut zero = view.has_data();
+        if zero {
+            view.for_each_element(|bytes| zero &= bytes.iter().all(|&byte| byte == 0));
+        }
+        zero
     }
 
     /// Whether a step reads the value, or it leaves the region.

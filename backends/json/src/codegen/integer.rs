@@ -4,10 +4,12 @@
 use byoc_plugin_api::DType;
 
 use super::graph::Graph;
+use crate::constants::Numbers;
 use crate::kernels::Activation;
 use crate::program::integer::product;
 use crate::program::{Op, Step};
 
+mod by_channel;
 pub(super) mod channels_last;
 pub(super) mod finish;
 pub(super) mod groups;
@@ -65,6 +67,60 @@ impl Scaling {
         };
         let zeros = self.zero == other.zero || zero(self).is_some_and(|given| zero(other) == Some(given));
         same(self.scale, other.scale) && zeros
+    }
+}
+
+/// What a `DequantizeLinear` reads, and with which scales.
+pub(super) struct Dequantised {
+    pub(super) integers: usize,
+    pub(super) scale: usize,
+    pub(super) zero: Option<usize>,
+    /// The axis for whose elements there are scales of their own.
+    axis: Option<usize>,
+}
+
+impl Dequantised {
+    /// Of bytes.
+    fn of(graph: &Graph<'_>, step: &Step) -> Option<Dequantised> {
+        Dequantised::of_integers(graph, step).filter(|given| is_bytes(graph, given.integers))
+    }
+
+    /// Of bytes, or of integers of 32 bits.
+    pub(super) fn of_integers(graph: &Graph<'_>, step: &Step) -> Option<Dequantised> {
+        let (integers, scale, zero) = (step.input(0)?, step.input(1)?, step.input(2));
+        let y = step.output(0)?;
+        let plain = step.onnx() == Some("DequantizeLinear") && step.int("block_size", 0) == 0;
+        let typed = is_bytes(graph, integers) || graph.values[integers].dtype == DType::I32;
+        if !plain || !typed || graph.values[scale].dtype != DType::F32 || !graph.is_fast(y) {
+            return None;
+        }
+        let count = elements(graph, scale)?;
+        if zero.is_some_and(|zero| elements(graph, zero) != Some(count)) {
+            return None;
+        }
+        let rank = graph.shape(integers).len() as i64;
+        let axis = step.int("axis", 1);
+        let axis = usize::try_from(if axis < 0 { axis + rank } else { axis }).ok()?;
+        Some(Dequantised { integers, scale, zero, axis: (count > 1).then_some(axis) })
+    }
+
+    /// What the step that writes a value dequantises.
+    fn writing(graph: &Graph<'_>, producers: &[Option<usize>], value: usize) -> Option<Dequantised> {
+        Dequantised::of(graph, &graph.steps[producers.get(value).copied()??])
+    }
+
+    /// The numbers, if all is constant and there is a scale for each element, or for all.
+    pub(super) fn numbers(&self, graph: &Graph<'_>) -> Option<Numbers> {
+        let id = |value: usize| graph.constant(value).map(|constant| constant.id);
+        let (count, scales) = (elements(graph, self.integers)?, elements(graph, self.scale)?);
+        let zero = self.zero.filter(|&zero| !graph.is_zero(zero)).map_or(Some(None), |zero| id(zero).map(Some))?;
+        let numbers = Numbers::Integers { integers: id(self.integers)?, scale: id(self.scale)?, zero };
+        (scales == 1 || scales == count).then_some(numbers)
+    }
+
+    /// The scaling that all elements have.
+    fn scaling(&self) -> Option<Scaling> {
+        self.axis.is_none().then_some(Scaling { scale: self.scale, zero: self.zero })
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::integer::Form;
 use super::matrix::Matrix;
-use super::parts::{Part, compose, filters, plain};
+use super::parts::{Numbers, Part, compose, filters, plain};
 use crate::kernels::{
     Activation, ConvKind, ConvParams, GATES_LAYOUT, INT8_FILTERS_LAYOUT, INT8_LAYOUT, Math, Narrow, PACKED_B_LAYOUT,
     int8_filters_len, int8_len, pack_gates, packed_b_len, packed_gates_len, product, round_filters,
@@ -65,15 +65,6 @@ pub(crate) enum Recipe {
         /// How many.
         len: usize,
     },
-    /// Integers of 32 bits as the numbers that they stand for, whose zero points are 0: biases of quantised products.
-    Dequantised {
-        /// The original.
-        constant: ConstantId,
-        /// The scale of each, or of all.
-        scale: ConstantId,
-        /// How many.
-        len: usize,
-    },
     /// The weights of a recurrent layer's gates, each in the panels of its kernel.
     Gates {
         /// The original, [count, N, K].
@@ -107,7 +98,7 @@ pub(crate) enum Recipe {
         /// How many.
         channels: usize,
         /// What it is before the parts; 0 if absent.
-        start: Option<ConstantId>,
+        start: Option<Numbers>,
         /// What follows.
         parts: Vec<Part>,
     },
@@ -141,17 +132,16 @@ impl Values<'_> {
 impl Recipe {
     /// The constants it reads.
     pub(crate) fn sources(&self) -> Vec<ConstantId> {
-        let of = |parts: &[Part]| parts.iter().flat_map(Part::sources).collect::<Vec<_>>();
+        let of = |parts: &[Part]| parts.iter().flat_map(Part::lists).flat_map(Numbers::sources).collect::<Vec<_>>();
         match self {
             Recipe::Weights { weights, parts, .. } | Recipe::Rounded { weights, parts, .. } => {
                 std::iter::once(*weights).chain(of(parts)).collect()
             }
             Recipe::Matrix { matrix, .. } => vec![*matrix],
             Recipe::Floats { constant, .. } => vec![*constant],
-            Recipe::Dequantised { constant, scale, .. } => vec![*constant, *scale],
             Recipe::Integer { weights, .. } | Recipe::Gates { weights, .. } => vec![*weights],
             Recipe::Scale { parts, .. } => of(parts),
-            Recipe::Shift { start, parts, .. } => start.iter().copied().chain(of(parts)).collect(),
+            Recipe::Shift { start, parts, .. } => start.iter().flat_map(Numbers::sources).chain(of(parts)).collect(),
         }
     }
 
@@ -160,11 +150,13 @@ impl Recipe {
         match self {
             Recipe::Weights { weights, .. } | Recipe::Rounded { weights, .. } => vec![*weights],
             Recipe::Matrix { matrix, .. } => vec![*matrix],
-            Recipe::Floats { constant, .. } | Recipe::Dequantised { constant, .. } => vec![*constant],
+            Recipe::Floats { constant, .. } => vec![*constant],
             Recipe::Integer { weights, .. } | Recipe::Gates { weights, .. } => vec![*weights],
-            Recipe::Shift { .. } => self.sources(),
+            Recipe::Shift { start, parts, .. } => {
+                start.iter().chain(parts.iter().flat_map(Part::lists)).map(Numbers::carrier).collect()
+            }
             // From behind: the offset is carried by the first ones.
-            Recipe::Scale { .. } => self.sources().into_iter().rev().collect(),
+            Recipe::Scale { parts, .. } => parts.iter().flat_map(Part::lists).map(Numbers::carrier).rev().collect(),
         }
     }
 
@@ -178,7 +170,7 @@ impl Recipe {
             Recipe::Matrix { .. } => PACKED_B_LAYOUT,
             Recipe::Gates { .. } => GATES_LAYOUT,
             Recipe::Integer { form, .. } => form.layout(),
-            Recipe::Scale { .. } | Recipe::Shift { .. } | Recipe::Dequantised { .. } => VECTOR,
+            Recipe::Scale { .. } | Recipe::Shift { .. } => VECTOR,
         }
     }
 
@@ -196,7 +188,7 @@ impl Recipe {
         match self {
             Recipe::Weights { kind, shape, group, .. } => kind.packed_len(&params(shape, *group)),
             Recipe::Rounded { shape, .. } => int8_filters_len(*shape),
-            Recipe::Floats { len, .. } | Recipe::Dequantised { len, .. } => Some(*len),
+            Recipe::Floats { len, .. } => Some(*len),
             Recipe::Matrix { k, n, dtype: DType::I8, .. } => int8_len(*k, *n),
             Recipe::Matrix { k, n, .. } => packed_b_len(*k, *n),
             Recipe::Gates { count, k, n, .. } => packed_gates_len(*count, *k, *n),
@@ -283,28 +275,15 @@ impl Recipe {
                     _ => out.copy_from_slice(&plain(&view)?),
                 }
             }
-            Recipe::Dequantised { constant, scale, len } => {
-                dequantise(&view(*constant)?.to_vec::<i32>()?, &plain(&view(*scale)?)?, *len, out)?;
-            }
             Recipe::Scale { channels, parts } => {
                 fill(out, &compose(*channels, None, parts, view)?.0);
             }
             Recipe::Shift { channels, start, parts } => {
-                fill(out, &compose(*channels, *start, parts, view)?.1);
+                fill(out, &compose(*channels, start.as_ref(), parts, view)?.1);
             }
         }
         Ok(())
     }
-}
-
-/// What `len` integers stand for, with a scale for each or one for all.
-fn dequantise(integers: &[i32], scales: &[f32], len: usize, out: &mut [f32]) -> Result<(), Error> {
-    if integers.len() != len || ![1, len].contains(&scales.len()) {
-        return Err(Error::new(format!("{} integers and {} scales for {len}", integers.len(), scales.len())));
-    }
-    let numbers = integers.iter().zip(scales.iter().cycle());
-    out.iter_mut().zip(numbers).for_each(|(out, (&integer, scale))| *out = integer as f32 * scale);
-    Ok(())
 }
 
 /// Rounds one value for each channel, or the one for all of them.

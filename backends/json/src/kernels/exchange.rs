@@ -1,4 +1,4 @@
-//! Rows become columns, 16 by 16 values in registers.
+//! Rows become columns, 16 by 16 values or bytes in registers.
 
 use super::isa::Kernel;
 use super::simd::V16;
@@ -39,6 +39,41 @@ impl Kernel for Exchange {
                         value.store_up_to(to.add(i * self.to_row), rows);
                     }
                 }
+            }
+        }
+    }
+}
+
+/// The same of bytes, of which 16 are side by side in at least as many rows: `to[column * to_row + row] = from[row * from_row + column]`.
+///
+/// # Safety
+/// The rows are readable, and what they become is writable.
+#[cfg(target_arch = "x86_64")]
+#[expect(clippy::needless_range_loop, reason = "constant indices keep the square in registers")]
+pub(crate) unsafe fn bytes(from: *const u8, from_row: usize, rows: usize, to: *mut u8, to_row: usize) {
+    use std::arch::x86_64::{
+        _mm_loadu_si128, _mm_setzero_si128, _mm_storeu_si128, _mm_unpackhi_epi8, _mm_unpacklo_epi8,
+    };
+    debug_assert!(rows >= SIDE);
+    for row in (0..rows).step_by(SIDE) {
+        // The last rows are moved with some before them.
+        let row = row.min(rows - SIDE);
+        // SAFETY: every x86-64 has SSE2; the caller vouches for 16 bytes of each row, and for as many rows.
+        unsafe {
+            let mut square = [_mm_setzero_si128(); SIDE];
+            for i in 0..SIDE {
+                square[i] = _mm_loadu_si128(from.add((row + i) * from_row).cast());
+            }
+            // Each time, the upper half of the bits of a place goes down by one: after four times, halves are exchanged.
+            for _ in 0..4 {
+                let before = square;
+                for i in 0..SIDE / 2 {
+                    square[2 * i] = _mm_unpacklo_epi8(before[i], before[i + SIDE / 2]);
+                    square[2 * i + 1] = _mm_unpackhi_epi8(before[i], before[i + SIDE / 2]);
+                }
+            }
+            for i in 0..SIDE {
+                _mm_storeu_si128(to.add(i * to_row + row).cast(), square[i]);
             }
         }
     }

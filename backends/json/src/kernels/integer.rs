@@ -5,6 +5,7 @@
 //! multiply both as they are where the CPU has some that are exact, or where what saturates elsewhere cannot; else A is widened to
 //! `i16`. Every instruction set gives the same bits.
 
+mod affine;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -22,6 +23,8 @@ mod pairs;
 mod pool;
 mod rows;
 mod stats;
+mod strips;
+mod table;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -29,6 +32,8 @@ mod tile;
 mod vnni;
 #[cfg(target_arch = "x86_64")]
 mod vnni512;
+#[cfg(target_arch = "x86_64")]
+mod vnni_row;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 #[cfg(target_arch = "x86_64")]
@@ -39,17 +44,19 @@ use std::ops::Range;
 use super::isa::Isa;
 use super::parallel::{SharedMut, Threads, grid, part};
 use super::sizes::reach;
-pub use bytes::{Scaled, combine, combines, lookup, mean};
+pub use affine::affine;
+pub use bytes::{Scaled, combine, combines};
 pub use depthwise::{DEPTHWISE_LAYOUT, MAX_TAPS, depthwise, depthwise_scratch_len, pack_depthwise};
-use dot::Dot;
+use dot::{Dot, MOST_PANELS};
 use finish::Finish;
 pub use finish::{Epilogue, Out};
 pub(crate) use linear::Levels;
 pub use linear::{Byte, Grid, dequantise, dynamic_range, quantise, range};
 pub use pack::{DEPTH, PACKED_LAYOUT, PACKED_ROWS_LAYOUT, PANEL, pack, packed_len};
-pub use pool::{MAX_AVERAGED, average, largest};
+pub use pool::{MAX_AVERAGED, MAX_PIXELS, average, largest, mean};
 pub use rows::{Image, Plain, Rows, by_window, window_len};
 pub use stats::{PanelStats, stats, stats_of_sums};
+pub use table::lookup;
 use tile::{MOST_ROWS, Places, Tiles};
 
 /// Depths up to which no sum of products with zero points on both sides wraps.
@@ -69,9 +76,9 @@ pub struct Shape {
 /// B.
 #[derive(Clone, Copy, Debug)]
 pub enum Right<'a> {
-    /// Panels made by [`pack`], and what [`stats`] says of them; without that, A is widened.
+    /// Panels made by [`pack`], and what [`stats`] says of them; without that, A is widened where there is no VNNI.
     Packed(&'a [i8], &'a [PanelStats]),
-    /// Bytes with row and column strides; packed when they are needed.
+    /// Bytes with row and column strides; packed, and looked at where that is faster, when they are needed.
     Strided(&'a [u8], [usize; 2], Byte),
 }
 
@@ -106,6 +113,9 @@ struct Space {
     columns: usize,
 }
 
+/// `f32` values in whose place [`PanelStats`] are.
+const STATS: usize = size_of::<PanelStats>() / size_of::<f32>();
+
 impl Space {
     fn new(shape: &Shape, packed: bool, widens: bool) -> Option<Space> {
         let depth = shape.k.checked_next_multiple_of(DEPTH)?;
@@ -118,7 +128,7 @@ impl Space {
     /// `f32` values of one thread's scratch; `None` if they cannot be counted.
     fn len(&self) -> Option<usize> {
         let elements = self.rows.checked_mul(self.depth)?;
-        let panels = self.columns.checked_mul(self.depth)?.div_ceil(4);
+        let panels = self.columns.checked_mul(self.depth)?.div_ceil(4).checked_add(self.columns / PANEL * STATS)?;
         let wide = if self.widens { elements.div_ceil(2) } else { 0 };
         let rows = elements.div_ceil(4).checked_add(wide)?;
         rows.checked_add(self.rows)?.checked_add(panels)
@@ -161,8 +171,13 @@ pub fn product(
 ) {
     let packed = matches!(b, Right::Packed(..));
     check(&shape, a, &b, &out, e);
-    let known = matches!(b, Right::Packed(_, stats) if !stats.is_empty());
-    let dot = if known { Dot::of(threads.isa()) } else { Dot::Wide };
+    let known = match b {
+        Right::Packed(_, stats) => !stats.is_empty(),
+        Right::Strided(..) => wants_stats(threads, shape.m),
+    };
+    let dot = Dot::of(threads.isa());
+    // VNNI needs the sums of columns at most, which are found as fast as B is read.
+    let dot = if shape.k > 0 && (known || !dot.widens()) { dot } else { Dot::Wide };
     let space = Space::new(&shape, packed, dot.widens());
     let Some((space, each)) = space.and_then(|space| Some((space, space.len()?))) else {
         panic!("the sizes are too large");
@@ -233,6 +248,7 @@ struct Scratch<'s> {
     bytes: &'s mut [u8],
     wide: &'s mut [i16],
     sums: &'s mut [i32],
+    stats: &'s mut [PanelStats],
     panels: &'s mut [i8],
 }
 
@@ -241,13 +257,16 @@ impl Space {
         let elements = self.rows * self.depth;
         let (sums, rest) = scratch.split_at_mut(self.rows);
         let (wide, rest) = rest.split_at_mut(if self.widens { elements.div_ceil(2) } else { 0 });
-        let (bytes, panels) = rest.split_at_mut(elements.div_ceil(4));
-        // SAFETY: every bit pattern is an integer of these types, whose alignment is at most that of `f32`.
+        let (bytes, rest) = rest.split_at_mut(elements.div_ceil(4));
+        let (stats, panels) = rest.split_at_mut(self.columns / PANEL * STATS);
+        // SAFETY: these types are integers without gaps between them, for which every bit pattern will do, and their alignment is at most
+        // that of `f32`.
         unsafe {
             Scratch {
                 sums: sums.align_to_mut::<i32>().1,
                 wide: wide.align_to_mut::<i16>().1,
                 bytes: as_bytes(bytes),
+                stats: stats.align_to_mut::<PanelStats>().1,
                 panels: panels.align_to_mut::<i8>().1,
             }
         }
@@ -274,7 +293,7 @@ impl<R: Rows> Block<'_, R> {
     /// # Safety
     /// No other task writes these rows and columns of C, whose length was checked; `columns` starts at a panel.
     unsafe fn run(&self, rows: Range<usize>, columns: Range<usize>, scratch: &mut [f32]) {
-        let Scratch { bytes, wide, sums, panels } = self.space.cut(scratch);
+        let Scratch { bytes, wide, sums, stats, panels } = self.space.cut(scratch);
         let (depth, k) = (self.space.depth, self.shape.k);
         let panels = match self.b {
             Right::Packed(b, stats) => {
@@ -284,7 +303,9 @@ impl<R: Rows> Block<'_, R> {
             }
             Right::Strided(b, strides, byte) => {
                 pack::panels(k, columns.clone(), b, strides, byte, panels);
-                Panels { b: panels, stats: &[] }
+                let stats = &mut stats[..if self.dot == Dot::Wide { 0 } else { columns.len().div_ceil(PANEL) }];
+                stats::look(self.dot, panels, k, stats);
+                Panels { b: panels, stats }
             }
         };
         let mut peaks = [0; MOST_TILES];
@@ -334,6 +355,21 @@ impl<R: Rows> Block<'_, R> {
             let start = columns.start + first * PANEL;
             let columns = start..(start + step * PANEL).min(columns.end);
             let range = first..first + columns.len().div_ceil(PANEL);
+            let b = &panels.b[range.start * depth * PANEL..range.end * depth * PANEL];
+            let (mut found, mut finds) = ([PanelStats::default(); MOST_PANELS], false);
+            let stats = match panels.stats.get(range) {
+                Some(known) => known,
+                None if self.dot == Dot::Wide => &[],
+                None => {
+                    let found = &mut found[..columns.len().div_ceil(PANEL)];
+                    // Where A has no zero point, nothing is taken off the products.
+                    finds = a.zero != 0 && self.dot == Dot::Vnni512;
+                    if a.zero != 0 && !finds {
+                        stats::look(self.dot, b, depth, found);
+                    }
+                    found
+                }
+            };
             let finish = Finish {
                 sums: a.sums,
                 rows: rows.len(),
@@ -350,8 +386,9 @@ impl<R: Rows> Block<'_, R> {
                 wide: a.wide,
                 peaks: a.peaks,
                 zero: a.zero,
-                b: &panels.b[range.start * depth * PANEL..range.end * depth * PANEL],
-                stats: panels.stats.get(range).unwrap_or_default(),
+                b,
+                finds,
+                stats,
                 depth,
                 finish,
             };

@@ -39,6 +39,12 @@ impl Isa {
         self == Isa::Avx512 && is_x86_feature_detected!("avx512vnni")
     }
 
+    /// Whether this machine has the permutations of bytes that belong to AVX-512 (AVX512-VBMI).
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn has_vbmi(self) -> bool {
+        self == Isa::Avx512 && is_x86_feature_detected!("avx512vbmi")
+    }
+
     /// Whether this machine can run it.
     pub fn is_available(self) -> bool {
         Isa::available().contains(&self)

@@ -1,6 +1,8 @@
 //! Moving values: permutation of dimensions, and copies between strided places.
 
 use super::activation::parts_of;
+#[cfg(target_arch = "x86_64")]
+use super::exchange;
 use super::exchange::Exchange;
 use super::isa::{Kernel, dispatch};
 use super::parallel::{SharedMut, Threads, part};
@@ -67,26 +69,67 @@ pub fn transpose<T: Copy + Send + Sync>(threads: &Threads, shape: &[usize], perm
     }
 }
 
-/// Elements of each row that are interleaved together.
+/// Elements of each row that one task interleaves at least.
 const STRIP: usize = 4096;
 
-/// Rows `x` of one length become the columns of `y`, such as the channels of images.
+/// Rows of `x` become the columns of `y`, such as the channels of images: as often as there are rows of `y`, each `next` elements further.
 struct Interleave<'a, T, const N: usize> {
-    x: [&'a [T]; N],
+    x: &'a [T],
+    /// From one row to the next.
+    row: usize,
+    next: usize,
+    /// Elements of a row.
+    count: usize,
     y: &'a mut [T],
 }
+
+/// Elements that are interleaved at a time.
+const LANES: usize = 32;
 
 impl<T: Copy, const N: usize> Kernel for Interleave<'_, T, N> {
     type Out = ();
 
     #[inline(always)]
     unsafe fn run<V: V16>(self) {
-        let y = self.y.as_chunks_mut::<N>().0;
-        let x = self.x.map(|x| &x[..y.len()]);
-        for (at, y) in y.iter_mut().enumerate() {
-            // No closure: in builds without link-time optimisation it is a call for each element.
+        let Interleave { x, row, next, count, y } = self;
+        for (index, y) in y.chunks_exact_mut(count * N).enumerate() {
+            let mut at = 0;
+            while at < count {
+                // The last elements go with some before them.
+                let start = at.min(count.saturating_sub(LANES));
+                let (x, y) = (&x[index * next + start..], &mut y[start * N..]);
+                match count < LANES {
+                    true => Self::few(x, row, count, y),
+                    false => Self::many(x, row, y),
+                }
+                at += LANES;
+            }
+        }
+    }
+}
+
+impl<T: Copy, const N: usize> Interleave<'_, T, N> {
+    /// [`LANES`] elements of each row.
+    #[inline(always)]
+    fn many(x: &[T], row: usize, y: &mut [T]) {
+        let mut rows = [x; N];
+        for column in 0..N {
+            rows[column] = &x[column * row..][..LANES];
+        }
+        // No closure: in builds without link-time optimisation it is a call for each element.
+        let y = &mut y[..LANES * N];
+        for lane in 0..LANES {
             for column in 0..N {
-                y[column] = x[column][at];
+                y[lane * N + column] = rows[column][lane];
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn few(x: &[T], row: usize, count: usize, y: &mut [T]) {
+        for lane in 0..count {
+            for column in 0..N {
+                y[lane * N + column] = x[column * row + lane];
             }
         }
     }
@@ -95,19 +138,27 @@ impl<T: Copy, const N: usize> Kernel for Interleave<'_, T, N> {
 /// The innermost dimension of the output has `N` elements, and the one before it is the innermost one of the input.
 fn interleave<T: Copy + Send + Sync, const N: usize>(threads: &Threads, walk: &Walk, x: &[T], y: &mut [T]) {
     let outer = walk.count - 2;
-    let (rows, stride) = (walk.dims[outer], walk.strides[outer + 1]);
+    let (rows, row) = (walk.dims[outer], walk.strides[outer + 1]);
     let strips = rows.div_ceil(STRIP);
     let total = y.len() / rows / N * strips;
+    // Rows that lie `next` elements further each are interleaved together.
+    let (alike, next) = match outer.checked_sub(1).filter(|_| strips == 1) {
+        Some(last) => (walk.dims[last], walk.strides[last]),
+        None => (1, 0),
+    };
     let parts = parts_of(threads, y.len()).min(total);
     let (isa, out) = (threads.isa(), SharedMut::new(y));
     threads.parallel_for(parts, |task| {
-        for at in part(total, parts, task) {
+        let range = part(total, parts, task);
+        let mut at = range.start;
+        while at < range.end {
+            let together = (alike - at % alike).min(range.end - at);
             let first = at % strips * STRIP;
             let (from, count) = (offset(walk, outer, at / strips) + first, STRIP.min(rows - first));
-            let x: [&[T]; N] = std::array::from_fn(|column| &x[from + column * stride..][..count]);
             // SAFETY: the strips are disjoint.
-            let y = unsafe { out.slice((at / strips * rows + first) * N, count * N) };
-            dispatch(isa, Interleave { x, y });
+            let y = unsafe { out.slice((at / strips * rows + first) * N, together * count * N) };
+            dispatch(isa, Interleave::<T, N> { x: &x[from..], row, next, count, y });
+            at += together;
         }
     });
 }
@@ -172,6 +223,16 @@ fn exchange<T: Copy + Send + Sync>(threads: &Threads, walk: &Walk, x: &[T], y: &
                     (x[source..].as_ptr().cast(), out.as_ptr().wrapping_add(to + first * row_stride).cast());
                 let from_row = walk.strides[inner];
                 dispatch(isa, Exchange { from, from_row, rows: columns, columns: count, to, to_row: row_stride });
+                continue;
+            }
+            #[cfg(target_arch = "x86_64")]
+            if size_of::<T>() == 1 && count == TILE && columns >= TILE {
+                let source = from + first;
+                assert!(source + count + (columns - 1) * walk.strides[inner] <= x.len());
+                let (from, to) =
+                    (x[source..].as_ptr().cast(), out.as_ptr().wrapping_add(to + first * row_stride).cast());
+                // SAFETY: the rows are in the source; as above of the target.
+                unsafe { exchange::bytes(from, walk.strides[inner], columns, to, row_stride) };
                 continue;
             }
             for j0 in (0..columns).step_by(TILE) {

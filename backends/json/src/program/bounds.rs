@@ -85,7 +85,7 @@ impl Op {
                 range("a size of the weights", &[*k, *n, *block], 1, MAX_SIZE)?;
                 range("the number of bits", &[*bits], 4, 8)
             }
-            Op::IntegerMean | Op::Combine(Combine { function: _, act: _ }) => Ok(()),
+            Op::IntegerMean | Op::IntegerAffine { act: _ } | Op::Combine(Combine { function: _, act: _ }) => Ok(()),
             Op::Quantize | Op::DynamicQuantize => Ok(()),
             Op::Lookup { table } if table.len() != 512 => Err(format!("a table of {} digits", table.len())),
             Op::Lookup { table: _ } => Ok(()),
@@ -211,9 +211,7 @@ impl Recipe {
                 range("a size of the window", kernel, 1, MAX_WINDOW)?;
                 parts
             }
-            Recipe::Floats { constant: _, len: _ } | Recipe::Dequantised { constant: _, scale: _, len: _ } => {
-                &Vec::new()
-            }
+            Recipe::Floats { constant: _, len: _ } => &Vec::new(),
             Recipe::Matrix { matrix: _, transposed: _, k, n, dtype } => {
                 if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::I8) {
                     return Err(format!("a matrix of {dtype}"));

@@ -32,6 +32,20 @@ pub(crate) mod product {
     pub(crate) const COUNT: usize = 9;
 }
 
+/// Positions of the inputs of [`super::Op::IntegerAffine`].
+pub(crate) mod affine {
+    /// Images with their channels last, or rows, their scale and their zero point.
+    pub(crate) const X: usize = 0;
+    /// The factor of each channel, or of each channel of each image; 1 if absent.
+    pub(crate) const FACTORS: usize = 3;
+    /// The offsets; 0 if absent.
+    pub(crate) const OFFSETS: usize = 4;
+    /// Scale of the result, and its zero point.
+    pub(crate) const Y_SCALE: usize = 5;
+    /// How many there are.
+    pub(crate) const COUNT: usize = 7;
+}
+
 /// Positions of the inputs of [`super::Op::Combine`].
 pub(crate) mod combine {
     /// One operand, its scale and its zero point.

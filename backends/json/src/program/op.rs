@@ -175,6 +175,11 @@ pub(crate) enum Op {
     IntegerAverage(IntegerAverage),
     /// The mean of each channel of [N, ..., C], of 8 bits; inputs: x, its scale and zero point, those of the result.
     IntegerMean,
+    /// `act((x - zero point) * scale * factor + offset)` by channel, of 8 bits.
+    IntegerAffine {
+        /// A clamp, which is applied last.
+        act: Activation,
+    },
     /// A function of two tensors of 8 bits, of one shape.
     Combine(Combine),
     /// `round(x / scale) + zero point`; inputs: x, scale, zero point.
@@ -213,7 +218,7 @@ impl Op {
             | Op::GridSample(_)
             | Op::TopK { .. } => false,
             Op::IntegerGemm(_) | Op::IntegerConv(_) | Op::IntegerPool(_) | Op::IntegerAverage(_) => false,
-            Op::IntegerMean | Op::Combine(_) => false,
+            Op::IntegerMean | Op::IntegerAffine { .. } | Op::Combine(_) => false,
             Op::Quantize | Op::Dequantize { .. } | Op::DynamicQuantize | Op::Lookup { .. } | Op::NBits(_) => false,
         }
     }

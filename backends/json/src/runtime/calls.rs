@@ -165,6 +165,7 @@ fn set_up(signature: &Signature<'_>) -> Result<Ready, Error> {
         Op::IntegerPool(pool) => integer::pool(signature, pool),
         Op::IntegerAverage(average) => quantised::average(signature, average),
         Op::IntegerMean => quantised::mean(signature),
+        Op::IntegerAffine { act } => quantised::affine(signature, *act),
         Op::Combine(combine) => quantised::combine(signature, combine),
         Op::Quantize => quantised::quantise(signature),
         Op::Dequantize { axis } => quantised::dequantise(signature, *axis),

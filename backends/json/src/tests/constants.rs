@@ -161,7 +161,7 @@ fn damaged_code_is_refused_and_never_panics() {
     let environment = Environment { threads: 1, options: Default::default() };
     let host = json().runtime().host().expect("the host");
     let none = BoundConstants::new(Vec::new());
-    let changes = [("\"version\":3", "\"version\":9"), ("\"inputs\":[0]", "\"inputs\":[77]"), ("16", "15"), ("{", "[")];
+    let changes = [("\"version\":4", "\"version\":9"), ("\"inputs\":[0]", "\"inputs\":[77]"), ("16", "15"), ("{", "[")];
     for (from, to) in changes {
         let damaged = text.replace(from, to);
         assert_ne!(damaged, text, "{from}");

@@ -6,44 +6,44 @@ use byoc_plugin_api::{Attribute, DType};
 use super::harness::{calls, compile, empty, json};
 
 /// A region that is quantised here and there.
-struct Net {
-    region: RegionBuilder,
+pub(super) struct Net {
+    pub(super) region: RegionBuilder,
     random: Rng,
 }
 
 /// A scale and a zero point.
 #[derive(Clone, Copy)]
-struct Grid(usize, usize, DType);
+pub(super) struct Grid(usize, usize, DType);
 
 impl Net {
-    fn new() -> Net {
+    pub(super) fn new() -> Net {
         Net { region: empty(), random: Rng::with_seed(7) }
     }
 
-    fn grid(&mut self, dtype: DType, scale: f64, zero: f64) -> Grid {
+    pub(super) fn grid(&mut self, dtype: DType, scale: f64, zero: f64) -> Grid {
         let scale = self.region.number(scale);
         Grid(scale, self.region.numbers((dtype, Vec::<usize>::new()), &[zero]), dtype)
     }
 
     /// Quantises a value.
-    fn to(&mut self, x: usize, grid: Grid) -> usize {
+    pub(super) fn to(&mut self, x: usize, grid: Grid) -> usize {
         let shape = self.region.ty(x).shape;
         self.region.node("QuantizeLinear", &[x, grid.0, grid.1], (grid.2, shape), &[])
     }
 
     /// And back.
-    fn from(&mut self, x: usize, grid: Grid) -> usize {
+    pub(super) fn from(&mut self, x: usize, grid: Grid) -> usize {
         let shape = self.region.ty(x).shape;
         self.region.node("DequantizeLinear", &[x, grid.0, grid.1], (DType::F32, shape), &[])
     }
 
-    fn both(&mut self, x: usize, grid: Grid) -> usize {
+    pub(super) fn both(&mut self, x: usize, grid: Grid) -> usize {
         let bytes = self.to(x, grid);
         self.from(bytes, grid)
     }
 
     /// Random bytes.
-    fn bytes(&mut self, dtype: DType, shape: &[usize]) -> usize {
+    pub(super) fn bytes(&mut self, dtype: DType, shape: &[usize]) -> usize {
         let range = if dtype == DType::I8 { -128..128 } else { 0..256 };
         let len = shape.iter().product();
         let numbers: Vec<f64> = (0..len).map(|_| f64::from(self.random.i32(range.clone()))).collect();
@@ -51,7 +51,7 @@ impl Net {
     }
 
     /// Weights that are dequantised, with a scale and a zero point for each index of an axis.
-    fn weights(&mut self, dtype: DType, shape: &[usize], axis: usize) -> usize {
+    pub(super) fn weights(&mut self, dtype: DType, shape: &[usize], axis: usize) -> usize {
         let bytes = self.bytes(dtype, shape);
         let scales: Vec<f64> = (0..shape[axis]).map(|at| 0.01 + 0.001 * (at % 7) as f64).collect();
         let scales = self.region.numbers([shape[axis]], &scales);
@@ -64,7 +64,7 @@ impl Net {
     }
 
     /// Integers of 32 bits with a scale for each.
-    fn bias(&mut self, len: usize) -> usize {
+    pub(super) fn bias(&mut self, len: usize) -> usize {
         let integers: Vec<f64> = (0..len).map(|_| f64::from(self.random.i32(-9000..9000))).collect();
         let scales: Vec<f64> = (0..len).map(|at| 1e-5 * (1 + at % 5) as f64).collect();
         let bias = self.region.numbers((DType::I32, vec![len]), &integers);
@@ -73,7 +73,15 @@ impl Net {
         self.region.node("DequantizeLinear", &[bias, scales, zeros], [len], &[("axis", Attribute::Int(0))])
     }
 
-    fn conv(&mut self, x: usize, filters: usize, kernel: usize, stride: usize, group: usize, dtype: DType) -> usize {
+    pub(super) fn conv(
+        &mut self,
+        x: usize,
+        filters: usize,
+        kernel: usize,
+        stride: usize,
+        group: usize,
+        dtype: DType,
+    ) -> usize {
         let sizes = self.region.sizes(x);
         let w = self.weights(dtype, &[filters, sizes[1] / group, kernel, kernel], 0);
         let bias = self.bias(filters);
@@ -81,7 +89,7 @@ impl Net {
     }
 
     #[expect(clippy::too_many_arguments, reason = "a convolution")]
-    fn window(
+    pub(super) fn window(
         &mut self,
         op: &str,
         inputs: &[usize],
@@ -106,13 +114,13 @@ impl Net {
     }
 
     /// Compares all ways to compile with the reference kernels: no more than a level apart, and seldom that.
-    fn check(&self, level: f64, expected: &[&str]) {
+    pub(super) fn check(&self, level: f64, expected: &[&str]) {
         assert_eq!(calls(&self.region), expected);
         self.check_results(level);
     }
 
     /// Checks that all ways to lower the region give results that are as near as `level` to those of the reference kernels.
-    fn check_results(&self, level: f64) {
+    pub(super) fn check_results(&self, level: f64) {
         let run = |settings: &[(&str, &str)], threads: usize| -> Vec<Vec<f64>> {
             let compiled = compile(&self.region, settings);
             let mut executable = compiled.load(threads).expect("load");

@@ -1,13 +1,14 @@
 //! Groups of `DequantizeLinear`, an operator and `QuantizeLinear`.
 
-use byoc_plugin_api::DType;
+use std::collections::HashMap;
 
 use super::super::graph::{Graph, Rewrite, Search};
 use super::super::lower::{Role, role};
 use super::super::window::Window;
+use super::by_channel;
 use super::products;
 use super::table;
-use super::{Scaling, elements, inputs, is_bytes, is_scale};
+use super::{Dequantised, Scaling, elements, inputs, is_scale};
 use crate::kernels::integer::combines;
 use crate::kernels::{Activation, Binary};
 use crate::program::integer::{combine, product};
@@ -22,46 +23,48 @@ pub(in super::super) fn run(graph: &mut Graph<'_>) {
             graph.steps[index] = step;
         }
     }
+    quantise_before_joining(graph);
+    by_channel::norms(graph);
     graph.prune();
     graph.rewrite(step_of_bytes);
 }
 
-/// What a `DequantizeLinear` reads, and with which scales.
-struct Dequantised {
-    bytes: usize,
-    scale: usize,
-    zero: Option<usize>,
-    /// The axis for whose elements there are scales of their own.
-    axis: Option<usize>,
+/// Tensors of different scales that are dequantised, concatenated and quantised again: each of them is quantised by itself, which a table
+/// does, and bytes are concatenated.
+fn quantise_before_joining(graph: &mut Graph<'_>) {
+    let joined = joined(graph);
+    for (index, mut step) in std::mem::take(&mut graph.steps).into_iter().enumerate() {
+        if let Some(concat) = joined.get(&index) {
+            let dtype = step.output(0).map(|y| graph.values[y].dtype);
+            let mut bytes = concat.clone();
+            for value in bytes.inputs.iter_mut().flatten() {
+                let Some(dtype) = dtype else { continue };
+                let made = graph.add_value(dtype, graph.shape(*value).to_vec(), false);
+                let inputs = [Some(*value)].into_iter().chain(step.inputs[1..].iter().copied()).collect();
+                graph.steps.push(Step { inputs, outputs: vec![Some(made)], ..step.clone() });
+                *value = made;
+            }
+            bytes.outputs.clone_from(&step.outputs);
+            step = bytes;
+        }
+        graph.steps.push(step);
+    }
 }
 
-impl Dequantised {
-    fn of(graph: &Graph<'_>, step: &Step) -> Option<Dequantised> {
-        let (bytes, scale, zero) = (step.input(0)?, step.input(1)?, step.input(2));
-        let y = step.output(0)?;
-        let plain = step.onnx() == Some("DequantizeLinear") && step.int("block_size", 0) == 0;
-        if !plain || !is_bytes(graph, bytes) || graph.values[scale].dtype != DType::F32 || !graph.is_fast(y) {
-            return None;
+/// The concatenations of dequantised tensors that quantisations read, by those.
+fn joined(graph: &Graph<'_>) -> HashMap<usize, Step> {
+    let search = Search::new(graph);
+    let concat = |index: usize| {
+        let scaling = Scaling::quantising(graph, &graph.steps[index])?;
+        let (at, concat) = search.node(graph.steps[index].input(0)?, "Concat")?;
+        let mut alike = true;
+        for &input in &concat.inputs {
+            let from = Dequantised::of(graph, search.producer(input?)?.1)?.scaling()?;
+            alike &= from.is(graph, &scaling);
         }
-        let count = elements(graph, scale)?;
-        if zero.is_some_and(|zero| elements(graph, zero) != Some(count)) {
-            return None;
-        }
-        let rank = graph.shape(bytes).len() as i64;
-        let axis = step.int("axis", 1);
-        let axis = usize::try_from(if axis < 0 { axis + rank } else { axis }).ok()?;
-        Some(Dequantised { bytes, scale, zero, axis: (count > 1).then_some(axis) })
-    }
-
-    /// What the step that writes a value dequantises.
-    fn writing(graph: &Graph<'_>, producers: &[Option<usize>], value: usize) -> Option<Dequantised> {
-        Dequantised::of(graph, &graph.steps[producers.get(value).copied()??])
-    }
-
-    /// The scaling that all elements have.
-    fn scaling(&self) -> Option<Scaling> {
-        self.axis.is_none().then_some(Scaling { scale: self.scale, zero: self.zero })
-    }
+        (!alike && search.hidden(&[at, index], graph.steps[index].output(0)?)).then(|| concat.clone())
+    };
+    (0..graph.steps.len()).filter_map(|index| Some((index, concat(index)?))).collect()
 }
 
 /// A product or a convolution of two tensors that are dequantised, in integers.
@@ -80,7 +83,7 @@ fn product_of_dequantised(graph: &mut Graph<'_>, producers: &[Option<usize>], in
             if right.axis.is_some_and(|axis| axis != 0) {
                 return None;
             }
-            (products::conv(graph, &step, [left.bytes, right.bytes, y])?, step.input(2))
+            (products::conv(graph, &step, [left.integers, right.integers, y])?, step.input(2))
         }
         op => {
             let plain = step.int("transA", 0) == 0 && step.float("alpha", 1.0) == 1.0;
@@ -88,11 +91,11 @@ fn product_of_dequantised(graph: &mut Graph<'_>, producers: &[Option<usize>], in
             let as_it_is = bias.is_none() || step.float("beta", 1.0) == 1.0;
             let fits = bias.is_none_or(|bias| graph.is_fast(bias) && matches!(role(graph, bias, y), Some(Role::Bias)));
             let trans_b = op == "Gemm" && step.int("transB", 0) != 0;
-            let columns = graph.shape(right.bytes).len().checked_sub(if trans_b { 2 } else { 1 });
+            let columns = graph.shape(right.integers).len().checked_sub(if trans_b { 2 } else { 1 });
             if !plain || !as_it_is || !fits || right.axis.is_some_and(|axis| Some(axis) != columns) {
                 return None;
             }
-            (products::gemm(graph, [left.bytes, right.bytes, y], trans_b)?, bias)
+            (products::gemm(graph, [left.integers, right.integers, y], trans_b)?, bias)
         }
     };
     // A bias of one row, not of one column.
@@ -121,60 +124,51 @@ fn step_of_bytes(search: &Search<'_, '_>, index: usize) -> Option<Rewrite> {
     let outputs = quantise.outputs.clone();
     let alone = |steps: &[usize]| search.hidden(steps, quantise.output(0).unwrap_or_default());
     let rewrite = |step: Step, gone: Vec<usize>| alone(&gone).then_some(Rewrite { at: index, step, gone });
-    // The number itself: only its grid changes, or nothing does.
-    if let Some(x) = Dequantised::of(graph, step) {
-        let from = x.scaling()?;
-        let op = match from.is(graph, &scaling) && graph.values[x.bytes].dtype == graph.values[outputs[0]?].dtype {
-            true => Op::View,
-            false => table::of(search, &from, x.bytes, &[], quantise)?,
-        };
-        let step = Step { name: quantise.name.clone(), op, inputs: vec![Some(x.bytes)], outputs };
+    // The number itself.
+    if let Some(x) = Dequantised::of(graph, step)
+        && x.scaling().is_some_and(|from| from.is(graph, &scaling))
+        && graph.values[x.integers].dtype == graph.values[outputs[0]?].dtype
+    {
+        let step = Step { name: quantise.name.clone(), op: Op::View, inputs: vec![Some(x.integers)], outputs };
+        return Some(Rewrite { at: index, step, gone: vec![index] });
+    }
+    if let Some((bytes, op)) = table::of(search, index) {
+        let step = Step { name: step.name.clone(), op, inputs: vec![Some(bytes)], outputs };
         return Some(Rewrite { at: index, step, gone: vec![index] });
     }
     if let Some(moved) = moved(search, step, &scaling, quantise) {
         return rewrite(moved, vec![at, index]);
     }
-    if step.onnx() == Some("GlobalAveragePool") {
-        let x = dequantised(step.input(0)?)?;
-        let from = x.scaling().filter(|_| graph.shape(x.bytes).len() == 4)?;
-        let inputs = vec![Some(x.bytes), Some(from.scale), from.zero, Some(scaling.scale), scaling.zero];
-        return rewrite(Step { name: step.name.clone(), op: Op::IntegerMean, inputs, outputs }, vec![at, index]);
-    }
-    if step.onnx() == Some("AveragePool") {
-        let x = dequantised(step.input(0)?)?;
-        let (from, op) = (x.scaling()?, averaged(graph, step)?);
-        let inputs = vec![Some(x.bytes), Some(from.scale), from.zero, Some(scaling.scale), scaling.zero];
+    if let Some((op, inputs)) = mean(search, step, &scaling) {
         return rewrite(Step { name: step.name.clone(), op, inputs, outputs }, vec![at, index]);
     }
     // A clamp between a sum and its quantisation.
-    let (act, sum_at, sum) = match step.onnx()? {
-        "Relu" => {
+    let (act, sum_at, sum) = match step.onnx() {
+        Some("Relu") => {
             let (sum_at, sum) = search.producer(step.input(0)?)?;
             (Activation::Relu, sum_at, sum)
         }
         _ => (Activation::None, at, step),
     };
+    let mut gone = vec![sum_at, at, index];
+    gone.dedup();
     if let Some(function) = two(sum) {
         let (a, b) = (dequantised(sum.input(0)?), dequantised(sum.input(1)?));
         if let (Some(a), Some(b)) = (a, b)
             && let (Some(p), Some(q)) = (a.scaling(), b.scaling())
-            && [a.bytes, b.bytes].iter().all(|&value| graph.shape(value) == graph.shape(outputs[0].unwrap_or(value)))
+            && [a.integers, b.integers]
+                .iter()
+                .all(|&value| graph.shape(value) == graph.shape(outputs[0].unwrap_or(value)))
         {
-            let mut inputs = vec![Some(a.bytes), Some(p.scale), p.zero, Some(b.bytes), Some(q.scale), q.zero];
+            let mut inputs = vec![Some(a.integers), Some(p.scale), p.zero, Some(b.integers), Some(q.scale), q.zero];
             inputs.extend([Some(scaling.scale), scaling.zero]);
             debug_assert_eq!(inputs.len(), combine::COUNT);
             let op = Op::Combine(Combine { function, act });
-            let mut gone = vec![sum_at, at, index];
-            gone.dedup();
             return rewrite(Step { name: sum.name.clone(), op, inputs, outputs }, gone);
         }
     }
-    let chain = table::chain(search, quantise)?;
-    let x = dequantised(chain.start)?;
-    let op = table::of(search, &x.scaling()?, x.bytes, &chain.steps, quantise)?;
-    let mut gone = chain.steps;
-    gone.push(index);
-    rewrite(Step { name: step.name.clone(), op, inputs: vec![Some(x.bytes)], outputs }, gone)
+    let inputs = by_channel::inputs(search, sum, &scaling)?;
+    rewrite(Step { name: sum.name.clone(), op: Op::IntegerAffine { act }, inputs, outputs }, gone)
 }
 
 /// The windows of a pooling, and the padding below and to the right.
@@ -182,6 +176,19 @@ fn pool(graph: &Graph<'_>, step: &Step) -> Option<(IntegerPool, [usize; 2])> {
     let (x, y) = (graph.shape(step.input(0)?), graph.shape(step.output(0)?));
     let Window { kernel, strides, dilations, pads: [above, left, below, right] } = Window::of(step, x, y, None)?;
     Some((IntegerPool { kernel, strides, pads: [above, left], dilations }, [below, right]))
+}
+
+/// Means of dequantised images, of all pixels or of windows, and the inputs of such a step.
+fn mean(search: &Search<'_, '_>, step: &Step, to: &Scaling) -> Option<(Op, Vec<Option<usize>>)> {
+    let graph = search.graph;
+    let x = Dequantised::of(graph, search.producer(step.input(0)?)?.1)?;
+    let from = x.scaling()?;
+    let op = match step.onnx()? {
+        "GlobalAveragePool" if graph.shape(x.integers).len() == 4 => Op::IntegerMean,
+        "AveragePool" => averaged(graph, step)?,
+        _ => return None,
+    };
+    Some((op, vec![Some(x.integers), Some(from.scale), from.zero, Some(to.scale), to.zero]))
 }
 
 /// Means of windows.
@@ -208,8 +215,8 @@ fn moved(search: &Search<'_, '_>, step: &Step, scaling: &Scaling, quantise: &Ste
     let bytes = |value: usize| {
         let (_, step) = search.producer(value)?;
         let x = Dequantised::of(graph, step)?;
-        let fits = x.scaling()?.is(graph, scaling) && graph.values[x.bytes].dtype == graph.values[y].dtype;
-        fits.then_some(x.bytes)
+        let fits = x.scaling()?.is(graph, scaling) && graph.values[x.integers].dtype == graph.values[y].dtype;
+        fits.then_some(x.integers)
     };
     let mut moved = step.clone();
     moved.outputs.clone_from(&quantise.outputs);

@@ -6,7 +6,7 @@ use byoc_plugin_api::DType;
 
 use super::super::graph::Graph;
 use super::products::{self, Product};
-use super::{Scaling, elements, inputs, is_bytes, is_scale, is_zero};
+use super::{Dequantised, Scaling, elements, inputs, is_bytes, is_scale, is_zero};
 use crate::constants::Recipe;
 use crate::kernels;
 use crate::program::integer::product::{A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, BIAS, Y_SCALE, Y_ZERO};
@@ -38,15 +38,12 @@ fn fold_biases(graph: &mut Graph<'_>) {
 
 /// How a vector of numbers is made of integers of 32 bits, if it is and they are constants.
 fn bias(graph: &Graph<'_>, step: &Step) -> Option<Recipe> {
-    let (x, scale) = (step.input(0)?, step.input(1)?);
-    let (constant, scale) = (graph.constant(x)?.id, graph.constant(scale)?.id);
-    let [len] = graph.fixed_shape(x)?[..] else { return None };
-    let zero = |value: usize| {
-        let zeros = graph.view_by_id(graph.constant(value)?.id)?.to_vec::<i32>().ok()?;
-        Some(zeros.iter().all(|&zero| zero == 0))
-    };
-    let plain = graph.values[x].dtype == DType::I32 && step.input(2).is_none_or(|value| zero(value) == Some(true));
-    (matches!(step.op, Op::Dequantize { .. }) && plain).then_some(Recipe::Dequantised { constant, scale, len })
+    let Op::Dequantize { axis } = step.op else { return None };
+    let (integers, scale, zero) = (step.input(0)?, step.input(1)?, step.input(2));
+    let [channels] = graph.fixed_shape(integers)?[..] else { return None };
+    let numbers = Dequantised { integers, scale, zero, axis }.numbers(graph)?;
+    let start = Some(numbers).filter(|_| graph.values[integers].dtype == DType::I32)?;
+    Some(Recipe::Shift { channels, start: Some(start), parts: Vec::new() })
 }
 
 fn lower(graph: &mut Graph<'_>, step: &Step) -> Option<Step> {

@@ -1,4 +1,4 @@
-//! Functions of tensors of 8 bits: tables, sums and products of two, and means of whole images.
+//! Functions of two tensors of 8 bits: sums and products.
 
 use super::linear::{Byte, Grid, Levels, clamp, in_parts};
 use crate::kernels::elementwise::Binary;
@@ -23,17 +23,6 @@ impl Scaled<'_> {
     fn part(&self, range: std::ops::Range<usize>) -> Self {
         Scaled { bytes: &self.bytes[range], ..*self }
     }
-}
-
-/// `y = table[x]`.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn lookup(threads: &Threads, table: &[u8; 256], x: &[u8], y: &mut [u8]) {
-    assert_eq!(x.len(), y.len());
-    in_parts(threads, y, |range, y| {
-        y.iter_mut().zip(&x[range]).for_each(|(y, &x)| *y = table[usize::from(x)]);
-    });
 }
 
 struct Two<'a> {
@@ -110,7 +99,7 @@ impl PlainEnds {
 
 /// The lowest byte of the nearest integer, the even one of two, of a number of at most 2^22: the sum has no bits for less than 1.
 #[inline(always)]
-fn nearest(x: f32) -> u8 {
+pub(super) fn nearest(x: f32) -> u8 {
     const EVEN: f32 = 1.5 * (1 << 23) as f32;
     (x + EVEN).to_bits() as u8
 }
@@ -124,47 +113,6 @@ impl Kernel for Two<'_> {
             Binary::Add => self.each(|a, b| a + b),
             Binary::Sub => self.each(|a, b| a - b),
             _ => self.each(|a, b| a * b),
-        }
-    }
-}
-
-/// The mean of each channel of `[pixels, channels]`, on the grid of the result. `sums` has room for the channels.
-///
-/// # Panics
-/// If a length is wrong.
-pub fn mean(threads: &Threads, x: Scaled<'_>, (y, grid): (&mut [u8], Grid), sums: &mut [i32]) {
-    let channels = y.len();
-    assert!(channels > 0 && x.bytes.len().is_multiple_of(channels) && sums.len() >= channels);
-    dispatch(threads.isa(), Mean { x, y, grid, sums: &mut sums[..channels] });
-}
-
-struct Mean<'a> {
-    x: Scaled<'a>,
-    y: &'a mut [u8],
-    grid: Grid,
-    sums: &'a mut [i32],
-}
-
-impl Kernel for Mean<'_> {
-    type Out = ();
-
-    #[inline(always)]
-    unsafe fn run<V: V16>(self) {
-        let Mean { x, y, grid, sums } = self;
-        let pixels = x.bytes.len() / y.len();
-        sums.fill(0);
-        for row in x.bytes.chunks_exact(y.len()) {
-            match x.byte {
-                Byte::U8 => sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum += i32::from(x)),
-                Byte::I8 => sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum += i32::from(x as i8)),
-            }
-        }
-        let levels = Levels::new(grid.byte, grid.zero);
-        for (y, &sum) in y.iter_mut().zip(&*sums) {
-            let total = f64::from(sum) - pixels as f64 * f64::from(x.zero);
-            // As the mean of numbers of single precision.
-            let mean = (total * f64::from(x.scale) / pixels as f64) as f32;
-            *y = levels.byte(mean / grid.scale);
         }
     }
 }

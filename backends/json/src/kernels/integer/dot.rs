@@ -16,6 +16,9 @@ pub(super) enum Dot {
     Vnni512,
 }
 
+/// Panels that any dot products multiply together.
+pub(super) const MOST_PANELS: usize = 4;
+
 impl Dot {
     /// The best that the CPU and the instruction set have.
     pub(super) fn of(isa: Isa) -> Dot {
@@ -40,7 +43,7 @@ impl Dot {
         matches!(self, Dot::Wide | Dot::Pairs)
     }
 
-    /// Panels that are multiplied together.
+    /// Panels that are multiplied together, [`MOST_PANELS`] at most.
     pub(super) fn panels(self) -> usize {
         match self {
             Dot::Wide | Dot::Pairs => 1,

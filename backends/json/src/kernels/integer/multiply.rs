@@ -1,9 +1,11 @@
 //! Rows of A times panels of B, exact in `i32`, and at once what follows: by the dot products that the CPU has.
 
 use super::dot::Dot;
+#[cfg(target_arch = "x86_64")]
+use super::tile::Places;
 use super::tile::Tiles;
 #[cfg(target_arch = "x86_64")]
-use super::{pairs, vnni, vnni512, wide};
+use super::{pairs, vnni, vnni_row, vnni512, wide};
 
 /// Computes and writes the tiles; `vectors` says whether the instruction set has any.
 ///
@@ -25,6 +27,11 @@ pub(super) unsafe fn multiply(tiles: &Tiles<'_>, dot: Dot, vectors: bool) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         Dot::Vnni256 => unsafe { vnni::run(tiles) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Dot::Vnni512 if tiles.finish.rows == 1 && tiles.places == Places::dense(tiles.depth) => unsafe {
+            vnni_row::run(tiles);
+        },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         Dot::Vnni512 => unsafe { vnni512::run(tiles) },

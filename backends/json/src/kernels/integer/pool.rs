@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
-use super::linear::{Grid, Levels};
-use super::rows::{Image, Rows};
+use super::bytes::Scaled;
+use super::linear::{Byte, Grid, Levels};
+use super::rows::{Image, Rows, Taps};
+use super::strips::{self, Strips};
 use crate::kernels::isa::{Kernel, dispatch};
 use crate::kernels::parallel::{SharedMut, Threads, part};
 use crate::kernels::simd::V16;
@@ -11,9 +13,6 @@ use crate::kernels::sizes::product;
 
 /// Most taps of a window: their sum has 16 bits.
 pub const MAX_AVERAGED: usize = 128;
-
-/// Channels whose sums are in registers.
-const CHUNK: usize = 64;
 
 /// Calls `each` on parts of the windows and their results, by several threads where there is much to do.
 ///
@@ -62,9 +61,38 @@ impl Kernel for Largest<'_> {
         let Largest { image, windows, y } = self;
         let flip = image.reading().0;
         for (window, y) in windows.zip(y.chunks_exact_mut(image.channels.max(1))) {
-            y.fill(0);
-            image.taps(window, |_, x| y.iter_mut().zip(x).for_each(|(y, &x)| *y = (*y).max(x ^ flip)));
-            y.iter_mut().for_each(|y| *y ^= flip);
+            let taps = image.taps_inside(window);
+            strips::all(y.len(), &mut LargestOf { bytes: image.bytes, taps, flip, y });
+        }
+    }
+}
+
+/// The largest of some taps.
+struct LargestOf<'a> {
+    bytes: &'a [u8],
+    taps: Taps,
+    flip: u8,
+    y: &'a mut [u8],
+}
+
+impl Strips for LargestOf<'_> {
+    #[inline(always)]
+    fn strip<const N: usize>(&mut self, first: usize) {
+        let (taps, flip) = (self.taps, self.flip);
+        let mut largest = [0; N];
+        for row in 0..taps.rows {
+            let mut at = taps.first + row * taps.row + first;
+            for _ in 0..taps.columns {
+                let tap = strips::of::<_, N>(self.bytes, at);
+                for lane in 0..N {
+                    largest[lane] = largest[lane].max(tap[lane] ^ flip);
+                }
+                at += taps.column;
+            }
+        }
+        let y = strips::of_mut::<_, N>(self.y, first);
+        for lane in 0..N {
+            y[lane] = largest[lane] ^ flip;
         }
     }
 }
@@ -120,47 +148,113 @@ impl Kernel for Average<'_> {
         let (channels, levels) = (self.image.channels, Levels::new(self.grid.byte, self.grid.zero));
         let steps = f64::from(self.scale) / f64::from(self.grid.scale);
         for window in self.windows.clone() {
-            let (mut taps, mut count) = ([&[][..]; MAX_AVERAGED], 0);
-            self.image.taps(window, |_, tap| {
-                taps[count] = tap;
-                count += 1;
-            });
-            let of_zeros = count as i32 * i32::from(zero);
-            let factor = (steps / self.divisor(window, count) as f64) as f32;
+            let taps = self.image.taps_inside(window);
+            let inside = taps.rows * taps.columns;
+            let of_zeros = inside as i32 * i32::from(zero);
+            let factor = (steps / self.divisor(window, inside) as f64) as f32;
             let at = (window - self.windows.start) * channels;
             let y = &mut self.y[at..at + channels];
-            for first in (0..channels).step_by(CHUNK) {
-                let len = CHUNK.min(channels - first);
-                let mut sums = [0u16; CHUNK];
-                for tap in &taps[..count] {
-                    add(&mut sums, &tap[first..first + len], flip);
-                }
-                for index in 0..len {
-                    let total = i32::from(sums[index]) - of_zeros;
-                    y[first + index] = levels.byte(total as f32 * factor);
-                }
-            }
+            strips::all(channels, &mut MeanOf { bytes: self.image.bytes, taps, flip, of_zeros, factor, levels, y });
         }
     }
 }
 
-/// Adds the channels of a tap to the sums.
-#[inline(always)]
-fn add(sums: &mut [u16; CHUNK], tap: &[u8], flip: u8) {
-    if let Ok(tap) = <&[u8; CHUNK]>::try_from(tap) {
-        for index in 0..CHUNK {
-            sums[index] += u16::from(tap[index] ^ flip);
+/// The mean of taps.
+struct MeanOf<'a> {
+    bytes: &'a [u8],
+    taps: Taps,
+    flip: u8,
+    of_zeros: i32,
+    factor: f32,
+    levels: Levels,
+    y: &'a mut [u8],
+}
+
+impl Strips for MeanOf<'_> {
+    #[inline(always)]
+    fn strip<const N: usize>(&mut self, first: usize) {
+        let (taps, flip) = (self.taps, self.flip);
+        let mut sums = [0u16; N];
+        for row in 0..taps.rows {
+            let mut at = taps.first + row * taps.row + first;
+            for _ in 0..taps.columns {
+                let tap = strips::of::<_, N>(self.bytes, at);
+                for lane in 0..N {
+                    sums[lane] += u16::from(tap[lane] ^ flip);
+                }
+                at += taps.column;
+            }
         }
-    } else {
-        for index in 0..tap.len() {
-            sums[index] += u16::from(tap[index] ^ flip);
+        let y = strips::of_mut::<_, N>(self.y, first);
+        for lane in 0..N {
+            let total = i32::from(sums[lane]) - self.of_zeros;
+            y[lane] = self.levels.byte(total as f32 * self.factor);
+        }
+    }
+}
+
+/// The mean of each channel of `[pixels, channels]`, on the grid of the result.
+///
+/// # Panics
+/// If the lengths do not fit, or there are too many pixels for sums of 32 bits.
+pub fn mean(threads: &Threads, x: Scaled<'_>, (y, grid): (&mut [u8], Grid)) {
+    let channels = y.len();
+    assert!(channels > 0 && x.bytes.len().is_multiple_of(channels) && x.bytes.len() / channels <= MAX_PIXELS);
+    dispatch(threads.isa(), Mean { x, y, grid });
+}
+
+/// Pixels whose bytes are summed in 32 bits.
+pub const MAX_PIXELS: usize = 1 << 22;
+
+/// Pixels whose bytes are summed in 16 bits.
+const PIXELS: usize = 256;
+
+struct Mean<'a> {
+    x: Scaled<'a>,
+    y: &'a mut [u8],
+    grid: Grid,
+}
+
+impl Kernel for Mean<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(mut self) {
+        strips::all(self.y.len(), &mut self);
+    }
+}
+
+impl Strips for Mean<'_> {
+    #[inline(always)]
+    fn strip<const N: usize>(&mut self, first: usize) {
+        let (channels, pixels) = (self.y.len(), self.x.bytes.len() / self.y.len());
+        let (flip, shift) = if self.x.byte == Byte::I8 { (0x80, 128) } else { (0, 0) };
+        let mut sums = [0u32; N];
+        for start in (0..pixels).step_by(PIXELS) {
+            let mut some = [0u16; N];
+            for pixel in start..pixels.min(start + PIXELS) {
+                let x = strips::of::<_, N>(self.x.bytes, pixel * channels + first);
+                for lane in 0..N {
+                    some[lane] += u16::from(x[lane] ^ flip);
+                }
+            }
+            for lane in 0..N {
+                sums[lane] += u32::from(some[lane]);
+            }
+        }
+        let levels = Levels::new(self.grid.byte, self.grid.zero);
+        let zeros = pixels as f64 * f64::from(self.x.zero + shift);
+        let y = strips::of_mut::<_, N>(self.y, first);
+        for lane in 0..N {
+            // As the mean of numbers of single precision.
+            let mean = ((f64::from(sums[lane]) - zeros) * f64::from(self.x.scale) / pixels as f64) as f32;
+            y[lane] = levels.byte(mean / self.grid.scale);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::linear::Byte;
     use super::*;
     use crate::tests::harness::configurations;
 

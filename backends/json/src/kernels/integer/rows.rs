@@ -185,6 +185,21 @@ struct Place {
     x: usize,
 }
 
+/// Taps of a window: rows of them, and places of their first channels.
+#[derive(Clone, Copy)]
+pub(super) struct Taps {
+    /// The first one.
+    pub(super) first: usize,
+    /// Rows.
+    pub(super) rows: usize,
+    /// From one row to the next.
+    pub(super) row: usize,
+    /// Taps of a row.
+    pub(super) columns: usize,
+    /// From one to the next.
+    pub(super) column: usize,
+}
+
 impl<'a> Image<'a> {
     #[inline(always)]
     fn window(&self, window: usize) -> Place {
@@ -196,7 +211,7 @@ impl<'a> Image<'a> {
     #[inline(always)]
     pub(super) fn taps(&self, window: usize, mut each: impl FnMut(usize, &'a [u8])) {
         let at = self.window(window);
-        let (taps, first) = self.inside(at.x);
+        let (taps, first) = self.inside(1, at.x);
         for ky in 0..self.kernel[0] {
             let Some(iy) = self.place(0, at.y, ky) else { continue };
             let mut pixel = (at.image * self.size[0] + iy) * self.size[1] + first;
@@ -207,13 +222,27 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// The taps of a row of the window that are in the image, and where the first one is.
+    /// The taps along an axis of the window that are in the image, and where the first one is.
     #[inline(always)]
-    fn inside(&self, x: usize) -> (Range<usize>, usize) {
-        let (start, dilation, pad) = (x * self.strides[1], self.dilations[1], self.pads[1]);
-        let first = pad.saturating_sub(start).div_ceil(dilation).min(self.kernel[1]);
-        let end = (self.size[1] + pad).saturating_sub(start).div_ceil(dilation).min(self.kernel[1]);
+    fn inside(&self, axis: usize, window: usize) -> (Range<usize>, usize) {
+        let (start, dilation, pad) = (window * self.strides[axis], self.dilations[axis], self.pads[axis]);
+        let first = pad.saturating_sub(start).div_ceil(dilation).min(self.kernel[axis]);
+        let end = (self.size[axis] + pad).saturating_sub(start).div_ceil(dilation).min(self.kernel[axis]);
         (first..end.max(first), (start + first * dilation).saturating_sub(pad))
+    }
+
+    /// Where the taps of a window are that are in the image.
+    #[inline(always)]
+    pub(super) fn taps_inside(&self, window: usize) -> Taps {
+        let at = self.window(window);
+        let ((rows, y), (columns, x)) = (self.inside(0, at.y), self.inside(1, at.x));
+        Taps {
+            first: ((at.image * self.size[0] + y) * self.size[1] + x) * self.channels,
+            rows: rows.len(),
+            row: self.dilations[0] * self.size[1] * self.channels,
+            columns: columns.len(),
+            column: self.dilations[1] * self.channels,
+        }
     }
 }
 
@@ -246,7 +275,7 @@ impl Rows for Image<'_> {
             return;
         }
         let at = self.window(row);
-        let (taps, first) = self.inside(at.x);
+        let (taps, first) = self.inside(1, at.x);
         let rest = self.line().next_multiple_of(DEPTH) - self.line();
         for ky in 0..self.kernel[0] {
             // A row of the window may be beside the image, too.

@@ -11,19 +11,20 @@ pub(super) const CHAINS: [usize; 3] = [1, 2, 4];
 
 /// Of one panel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct PanelStats {
     /// The sum of each column.
     pub(super) sums: [i32; PANEL],
     /// For each of [`CHAINS`], the greatest sum of weights of one sign that are added up in one place: two neighbours of each
     /// step of a chain.
-    pub(super) peaks: [u16; CHAINS.len()],
+    pub(super) peaks: [u32; CHAINS.len()],
 }
 
 impl PanelStats {
     /// Steps whose products with bytes of at most `peak` may be added up in 16 bits; 0 if not even those of one may.
     #[inline(always)]
     pub(super) fn chain(&self, peak: u8) -> usize {
-        let fits = |index: usize| u32::from(self.peaks[index]) * u32::from(peak) <= i16::MAX as u32;
+        let fits = |index: usize| self.peaks[index] * u32::from(peak) <= i16::MAX as u32;
         match (fits(2), fits(1), fits(0)) {
             (true, ..) => CHAINS[2],
             (_, true, _) => CHAINS[1],
@@ -39,15 +40,31 @@ impl PanelStats {
 /// If there is no whole number of panels.
 pub fn stats(isa: Isa, panels: &[i8], k: usize) -> Vec<PanelStats> {
     let len = k.next_multiple_of(DEPTH) * PANEL;
-    if len == 0 {
+    if len == 0 || Dot::of(isa) == Dot::Wide {
         return Vec::new();
     }
     assert!(panels.len().is_multiple_of(len));
-    match isa {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: an `Isa` that reaches the kernels was checked against the CPU.
-        Isa::Avx2 | Isa::Avx512 => panels.chunks_exact(len).map(|panel| unsafe { x86::look(panel) }).collect(),
-        _ => Vec::new(),
+    let mut stats = vec![PanelStats::default(); panels.len() / len];
+    look(Dot::of(isa), panels, k, &mut stats);
+    stats
+}
+
+/// Writes what dot products need to know of as many panels of a B of `k` rows.
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables, reason = "only x86-64 has products of bytes"))]
+pub(super) fn look(dot: Dot, panels: &[i8], k: usize, stats: &mut [PanelStats]) {
+    let len = k.next_multiple_of(DEPTH) * PANEL;
+    #[cfg(target_arch = "x86_64")]
+    for (stats, panel) in stats.iter_mut().zip(panels.chunks_exact(len.max(1))) {
+        *stats = match dot {
+            Dot::Wide => PanelStats::default(),
+            // SAFETY: a CPU that has these dot products has AVX2.
+            Dot::Pairs => unsafe { x86::look(panel) },
+            Dot::Vnni256 | Dot::Vnni512 => {
+                // SAFETY: as above.
+                let sums = unsafe { x86::sums(panel) };
+                PanelStats { sums, ..PanelStats::default() }
+            }
+        };
     }
 }
 
@@ -122,6 +139,22 @@ mod x86 {
         }
     }
 
+    /// The sum of each column.
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn sums(panel: &[i8]) -> [i32; PANEL] {
+        // SAFETY: the caller vouches for the CPU; 32 bytes of each step, and of the sums. Two bytes fit in 16 bits.
+        unsafe {
+            let (mut sums, ones) = (_mm256_setzero_si256(), _mm256_set1_epi8(1));
+            for step in panel.as_chunks::<{ DEPTH * PANEL }>().0 {
+                let pairs = _mm256_maddubs_epi16(ones, _mm256_loadu_si256(step.as_ptr().cast()));
+                sums = _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+            }
+            let mut out = [0; PANEL];
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), sums);
+            out
+        }
+    }
+
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn look(panel: &[i8]) -> PanelStats {
         // SAFETY: the caller vouches for the CPU; what is stored is as long as where it goes.
@@ -153,7 +186,7 @@ mod x86 {
             for (peak, places) in stats.peaks.iter_mut().zip(peaks) {
                 let mut words = [0u16; 2 * PANEL];
                 _mm256_storeu_si256(words.as_mut_ptr().cast::<__m256i>(), places);
-                *peak = words.into_iter().max().unwrap_or(0);
+                *peak = words.into_iter().max().map_or(0, u32::from);
             }
             stats
         }

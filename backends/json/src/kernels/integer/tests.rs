@@ -105,6 +105,13 @@ fn products_are_exact() {
     }
 }
 
+/// What dot products need to know of all panels.
+fn looked(dot: Dot, panels: &[i8], k: usize) -> Vec<PanelStats> {
+    let mut found = vec![PanelStats::default(); panels.len() / (k.next_multiple_of(DEPTH) * PANEL)];
+    stats::look(dot, panels, k, &mut found);
+    found
+}
+
 /// Sums of columns, and of weights of one sign that are neighbours in one step or in several.
 #[test]
 fn panels_are_known() {
@@ -122,13 +129,13 @@ fn panels_are_known() {
             });
             ends.max().unwrap_or(0)
         };
-        for &isa in Isa::available() {
-            for known in stats(isa, &packed, k) {
+        for dot in Isa::available().iter().flat_map(|&isa| Dot::available(isa)).filter(|&&dot| dot != Dot::Wide) {
+            for known in looked(*dot, &packed, k) {
                 assert_eq!(known.sums, std::array::from_fn(|n| (0..k).map(|k| weight(k, n)).sum::<i32>()), "{k}");
-                for (index, chain) in [1, 2, 4].into_iter().enumerate() {
+                for (index, chain) in [1, 2, 4].into_iter().enumerate().filter(|_| *dot == Dot::Pairs) {
                     let places = (0..PANEL).flat_map(|n| [(n, 0), (n, 2)]);
                     let want = places.map(|(n, at)| peak(chain, n, at)).max().unwrap_or(0);
-                    let known = i32::from(known.peaks[index]);
+                    let known = known.peaks[index] as i32;
                     // Two chains at the end count as one.
                     assert!(known == want || known > want && k.div_ceil(DEPTH) % 4 == 3, "{k}: {known}, {want}");
                 }
@@ -154,8 +161,10 @@ fn products_in_chains_are_exact() {
             let sums = expect(&rows, |k, n_| Byte::I8.number(b[k * n + n_]), n);
             for threads in configurations() {
                 let known = stats(threads.isa(), &packed, k);
-                let as_said = known.iter().all(|stats| stats.chain(most) == chain);
-                assert!(as_said || !k.is_multiple_of(16), "{k} {weight} {most}");
+                if Dot::available(threads.isa()).contains(&Dot::Pairs) {
+                    let as_said = looked(Dot::Pairs, &packed, k).iter().all(|stats| stats.chain(most) == chain);
+                    assert!(as_said || !k.is_multiple_of(16), "{k} {weight} {most}");
+                }
                 let scratch = scratch_len(&Shape { m, n, k }, true, threads.count()).expect("countable");
                 let plain = Plain { bytes: &a, byte: Byte::U8, zero: 3, columns: k };
                 let name = format!("{k} {weight} {most} {:?}", threads.isa());
@@ -177,10 +186,14 @@ fn dot_products_are_alike() {
     let zero = 77;
     for &isa in Isa::available() {
         let wide: Vec<i16> = rows.iter().map(|&byte| i16::from(byte) - i16::from(zero)).collect();
-        let known = stats(isa, &b, depth);
         let peaks: Vec<u8> = rows.chunks(MOST_ROWS * depth).map(|tile| *tile.iter().max().expect("bytes")).collect();
         let e = Epilogue::default();
-        let multiply = |dot: Dot, m: usize, panels: usize| {
+        let multiply = |dot: Dot, finds: bool, m: usize, panels: usize| {
+            let known = match dot {
+                Dot::Wide => Vec::new(),
+                _ if finds => vec![PanelStats::default(); most_panels],
+                _ => looked(dot, &b, depth),
+            };
             let width = panels * PANEL - 3;
             let mut out = vec![0; m * width];
             for first in (0..panels).step_by(dot.panels()) {
@@ -196,6 +209,7 @@ fn dot_products_are_alike() {
                     peaks: &peaks[..m.div_ceil(MOST_ROWS)],
                     zero,
                     b: &b[range.start * depth * PANEL..range.end * depth * PANEL],
+                    finds,
                     stats: known.get(range).unwrap_or_default(),
                     depth,
                     finish,
@@ -206,9 +220,12 @@ fn dot_products_are_alike() {
             out
         };
         for (m, panels) in (1..=most_rows).flat_map(|m| (1..=most_panels).map(move |panels| (m, panels))) {
-            let want = multiply(Dot::Wide, m, panels);
+            let want = multiply(Dot::Wide, false, m, panels);
             for &dot in Dot::available(isa) {
-                assert_eq!(multiply(dot, m, panels), want, "{isa:?} {dot:?} {m} rows, {panels} panels");
+                for finds in [false, true].into_iter().take(if dot == Dot::Vnni512 { 2 } else { 1 }) {
+                    let found = multiply(dot, finds, m, panels);
+                    assert_eq!(found, want, "{isa:?} {dot:?} {finds} {m} rows, {panels} panels");
+                }
             }
         }
     }

@@ -104,6 +104,8 @@ pub(super) struct Tiles<'a> {
     pub(super) zero: u8,
     /// Panels of B, as many as [`Dot::panels`] at most.
     pub(super) b: &'a [i8],
+    /// Whether [`Dot::Vnni512`] is to find the sums of columns while it multiplies: they are not in `stats`.
+    pub(super) finds: bool,
     /// What is known of each panel; [`Dot::Wide`] does without.
     pub(super) stats: &'a [PanelStats],
     /// Elements of a row: a multiple of [`DEPTH`].
@@ -120,7 +122,8 @@ impl Tiles<'_> {
         assert!(self.depth.is_multiple_of(DEPTH) && (1..=dot.panels()).contains(&panels));
         assert!(self.b.len() == panels * self.depth * PANEL);
         let elements = rows * self.depth;
-        assert!(dot == Dot::Vnni512 || self.places == Places::dense(self.depth));
+        let dense = self.places == Places::dense(self.depth);
+        assert!(dense || dot == Dot::Vnni512 && !self.finds);
         match dot {
             Dot::Wide => assert!(self.wide.len() == elements),
             Dot::Pairs => {
@@ -135,7 +138,7 @@ impl Tiles<'_> {
                 assert!(lines > 0 && rows.is_multiple_of(lines) && self.stats.len() == panels);
                 assert!(pieces > 0 && self.depth.is_multiple_of(pieces * DEPTH));
                 let plain = !self.finish.e.needs_sums() && !matches!(self.finish.out, Target::Sums(_));
-                assert!(plain || self.places == Places::dense(self.depth));
+                assert!(plain || dense);
                 assert!(self.bytes.len() >= self.places.reach(rows, self.depth));
             }
         }

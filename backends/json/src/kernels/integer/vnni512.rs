@@ -5,8 +5,9 @@ use std::arch::x86_64::{
     _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_mask_storeu_epi8,
     _mm256_setzero_si256, _mm256_storeu_si256, _mm512_add_ps, _mm512_castsi256_si512, _mm512_castsi512_ps,
     _mm512_castsi512_si256, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_extracti64x4_epi64, _mm512_inserti64x4,
-    _mm512_loadu_si512, _mm512_mask_storeu_ps, _mm512_max_ps, _mm512_min_ps, _mm512_mul_ps, _mm512_permutexvar_epi32,
-    _mm512_set1_epi32, _mm512_set1_ps, _mm512_setr_epi32, _mm512_setzero_si512,
+    _mm512_loadu_si512, _mm512_mask_storeu_ps, _mm512_max_ps, _mm512_min_ps, _mm512_mul_ps, _mm512_mullo_epi32,
+    _mm512_permutexvar_epi32, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setr_epi32,
+    _mm512_setzero_si512, _mm512_sub_epi32,
 };
 
 use super::avx2::Panel;
@@ -233,12 +234,14 @@ unsafe fn store_half(out: *mut u8, bytes: __m128i, mask: u32) {
 pub(super) unsafe fn run(tiles: &Tiles<'_>) {
     // SAFETY: the caller vouches for all of it.
     unsafe {
+        let panels = || [panel(tiles, 0), panel(tiles, 1), panel(tiles, 2), panel(tiles, 3)];
         let tail = match tiles.finish.out {
+            _ if tiles.finds => Tail::Panels(panels()),
             Target::Bytes(out, byte, zero) if !tiles.finish.e.needs_sums() => {
                 Tail::Bytes(Bytes::new(tiles, (out, byte, zero)))
             }
             Target::Real(out) if !tiles.finish.e.needs_sums() => Tail::Real(Real::new(tiles, out)),
-            _ => Tail::Panels([panel(tiles, 0), panel(tiles, 1), panel(tiles, 2), panel(tiles, 3)]),
+            _ => Tail::Panels(panels()),
         };
         let rows = tiles.finish.rows;
         if tiles.places != Places::dense(tiles.depth) {
@@ -258,6 +261,8 @@ pub(super) unsafe fn run(tiles: &Tiles<'_>) {
                 }
                 each_tile!(tall..rows, real::<2>, tiles, tail);
             }
+            (Tail::Panels(tail), 1 | 2) if tiles.finds => each_tile!(0..rows, finding::<1>, tiles, tail),
+            (Tail::Panels(tail), _) if tiles.finds => each_tile!(0..rows, finding::<2>, tiles, tail),
             (Tail::Panels(tail), 1 | 2) => each_tile!(0..rows, by_panel::<1>, tiles, tail),
             (Tail::Panels(tail), _) => each_tile!(0..rows, by_panel::<2>, tiles, tail),
         }
@@ -293,7 +298,7 @@ unsafe fn windows(line: &Tiles<'_>, tail: &Tail<'_>) {
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma")]
 unsafe fn bytes<const P: usize, const W: usize>(tiles: &Tiles<'_>, tail: &Bytes, row: usize) {
     // SAFETY: the caller vouches for all of it.
-    unsafe { tail.write::<P, W>(tiles, row, sums(tiles, row, tail.start)) };
+    unsafe { tail.write::<P, W>(tiles, row, sums::<P, W, false>(tiles, row, tail.start)) };
 }
 
 /// The same.
@@ -304,7 +309,7 @@ unsafe fn bytes<const P: usize, const W: usize>(tiles: &Tiles<'_>, tail: &Bytes,
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma")]
 unsafe fn real<const P: usize, const W: usize>(tiles: &Tiles<'_>, tail: &Real<'_>, row: usize) {
     // SAFETY: the caller vouches for all of it.
-    unsafe { tail.write::<P, W>(tiles, row, sums(tiles, row, tail.start)) };
+    unsafe { tail.write::<P, W>(tiles, row, sums::<P, W, false>(tiles, row, tail.start)) };
 }
 
 /// The same.
@@ -315,8 +320,31 @@ unsafe fn real<const P: usize, const W: usize>(tiles: &Tiles<'_>, tail: &Real<'_
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma")]
 unsafe fn by_panel<const P: usize, const W: usize>(tiles: &Tiles<'_>, panels: &[Panel<'_>; 4], row: usize) {
     // SAFETY: the caller vouches for all of it.
+    unsafe { write_panels(tiles, panels, row, sums::<P, W, false>(tiles, row, [_mm512_setzero_si512(); 2])) };
+}
+
+/// The same where the sums of the columns of B are found on the way.
+///
+/// # Safety
+/// As [`bytes`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma")]
+unsafe fn finding<const P: usize, const W: usize>(tiles: &Tiles<'_>, panels: &[Panel<'_>; 4], row: usize) {
+    // SAFETY: the caller vouches for all of it.
+    unsafe { write_panels(tiles, panels, row, sums::<P, W, true>(tiles, row, [_mm512_setzero_si512(); 2])) };
+}
+
+/// # Safety
+/// As [`bytes`].
+#[inline(always)]
+unsafe fn write_panels<const P: usize, const W: usize>(
+    tiles: &Tiles<'_>,
+    panels: &[Panel<'_>; 4],
+    row: usize,
+    sums: [[__m512i; P]; W],
+) {
+    // SAFETY: the caller vouches for all of it.
     unsafe {
-        let sums = sums::<P, W>(tiles, row, [_mm512_setzero_si512(); 2]);
         for w in 0..W {
             let (low, high) = halves(&sums[w]);
             panels[2 * w].write(row, low);
@@ -327,13 +355,14 @@ unsafe fn by_panel<const P: usize, const W: usize>(tiles: &Tiles<'_>, panels: &[
     }
 }
 
-/// The sums of rows of `W` vectors, which start with what is given.
+/// The sums of rows of `W` vectors, which start with what is given. Where the sums of columns are found, what the zero point of A adds to
+/// the products is taken off.
 ///
 /// # Safety
 /// As [`bytes`].
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "constant indices keep the sums in registers")]
-unsafe fn sums<const P: usize, const W: usize>(
+unsafe fn sums<const P: usize, const W: usize, const FIND: bool>(
     tiles: &Tiles<'_>,
     row: usize,
     start: [__m512i; 2],
@@ -350,6 +379,7 @@ unsafe fn sums<const P: usize, const W: usize>(
         for w in 0..W {
             sums[w] = [start[w]; P];
         }
+        let (mut of_columns, ones) = ([_mm512_setzero_si512(); W], _mm512_set1_epi8(1));
         let mut step = 0;
         let mut end = length;
         while step < depth {
@@ -363,6 +393,11 @@ unsafe fn sums<const P: usize, const W: usize>(
                     let high = _mm256_loadu_si256(b.add((high * depth + step) * PANEL).cast::<__m256i>());
                     weights[w] = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high);
                 }
+                if FIND {
+                    for w in 0..W {
+                        of_columns[w] = _mm512_dpbusd_epi32(of_columns[w], ones, weights[w]);
+                    }
+                }
                 for p in 0..P {
                     let four = _mm512_set1_epi32(a.add(p * step_of_row + step).cast::<i32>().read_unaligned());
                     for w in 0..W {
@@ -374,6 +409,14 @@ unsafe fn sums<const P: usize, const W: usize>(
             // The next piece, seen from the first element of all of them.
             a = a.wrapping_add(step_of_piece).wrapping_sub(length);
             end += length;
+        }
+        if FIND {
+            for w in 0..W {
+                let taken = _mm512_mullo_epi32(of_columns[w], _mm512_set1_epi32(i32::from(tiles.zero)));
+                for p in 0..P {
+                    sums[w][p] = _mm512_sub_epi32(sums[w][p], taken);
+                }
+            }
         }
         sums
     }

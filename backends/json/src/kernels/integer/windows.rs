@@ -34,7 +34,8 @@ impl<'a> Lines<'a> {
         let shared = kernel[0] * kernel[1] > strides[0] * strides[1];
         let fits = block.dot == Dot::Vnni512 && alone && shared;
         let plain = !block.e.needs_sums() && !matches!(block.out, Target::Sums(_));
-        if !fits || !plain || block.shape.k == 0 || !block.shape.m.is_multiple_of(out[1]) {
+        let known = matches!(block.b, Right::Packed(_, stats) if !stats.is_empty());
+        if !fits || !plain || !known || block.shape.k == 0 || !block.shape.m.is_multiple_of(out[1]) {
             return None;
         }
         // `Image::holds` looked at everything but this product.
@@ -136,6 +137,7 @@ impl<'a> Lines<'a> {
                 peaks: &[],
                 zero: self.image.reading().1,
                 b: &b[range.start * depth * PANEL..range.end * depth * PANEL],
+                finds: false,
                 stats: &stats[range],
                 depth,
                 finish,

@@ -52,7 +52,7 @@ struct Tail {
 }
 
 /// The ends of a clamp: one that is not a number is none.
-fn ends((lo, hi): (f32, f32)) -> (f32, f32) {
+pub(super) fn ends((lo, hi): (f32, f32)) -> (f32, f32) {
     (if lo.is_nan() { f32::NEG_INFINITY } else { lo }, if hi.is_nan() { f32::INFINITY } else { hi })
 }
 

@@ -2,13 +2,14 @@
 
 use byoc_plugin_api::{DType, Error, from_hex};
 
-use super::super::buffer::as_integers;
 use super::super::memory::Io;
-use super::integer::{byte, pooled, scale, zero};
+use super::integer::{byte, ends, pooled, scale, zero};
 use super::{Call, Ready, Signature, bad_shapes};
+use crate::kernels::Activation;
 use crate::kernels::integer::{self, Byte, Grid, Image, Scaled};
+use crate::program;
+use crate::program::integer::affine;
 use crate::program::integer::combine::{A, B, Y_SCALE};
-use crate::program::{self};
 
 struct Quantise(Byte);
 
@@ -187,6 +188,59 @@ impl Call for Combine {
     }
 }
 
+struct Affine {
+    x: Byte,
+    y: Byte,
+    images: usize,
+    channels: usize,
+    clamp: (f32, f32),
+}
+
+pub(super) fn affine(signature: &Signature<'_>, act: Activation) -> Result<Ready, Error> {
+    same_shape(signature)?;
+    let bad = || bad_shapes(signature);
+    let &[images, .., channels] = signature.input(affine::X)? else { return Err(bad()) };
+    let mut alike = true;
+    for index in [affine::FACTORS, affine::OFFSETS] {
+        if signature.step.input(index).is_some() {
+            let given: usize = signature.input(index)?.iter().product();
+            let fits = given == channels || Some(given) == images.checked_mul(channels);
+            fits.then_some(()).ok_or_else(bad)?;
+            alike &= given == channels;
+        }
+    }
+    let images = if alike { 1 } else { images };
+    let (x, y) = (byte(signature.input_value(affine::X))?, byte(signature.output_value(0))?);
+    let clamp = act.as_clamp().map(ends).ok_or_else(bad)?;
+    let scratch = channels.checked_mul(2).ok_or_else(bad)?;
+    Ok(Ready { scratch, ..Ready::new(Affine { x, y, images, channels, clamp }) })
+}
+
+impl Call for Affine {
+    fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
+        let (x, grid) = (scaled(io, affine::X, self.x)?, grid(io, affine::Y_SCALE, self.y)?);
+        let (all_factors, all_offsets) = (io.inputs.optional(affine::FACTORS)?, io.inputs.optional(affine::OFFSETS)?);
+        let (factors, offsets) = io.scratch[..2 * self.channels].split_at_mut(self.channels);
+        let clamp = ends((self.clamp.0 / grid.scale, self.clamp.1 / grid.scale));
+        let y = io.outputs.take_bytes(0)?;
+        let each = x.bytes.len() / self.images.max(1);
+        for image in 0..self.images {
+            // One for each channel of this image, or of all of them.
+            let of_image = |all: Option<&'_ [f32]>, channel: usize| {
+                all.map(|all| all[if all.len() == self.channels { 0 } else { image * self.channels } + channel])
+            };
+            for channel in 0..self.channels {
+                factors[channel] = x.scale * of_image(all_factors, channel).unwrap_or(1.0) / grid.scale;
+                offsets[channel] = of_image(all_offsets, channel).unwrap_or(0.0) / grid.scale;
+            }
+            let x = Scaled { bytes: &x.bytes[image * each..][..each], ..x };
+            let y = &mut y[image * each..][..each];
+            integer::affine(io.threads, x, (factors, offsets), (y, grid), clamp);
+        }
+        Ok(())
+    }
+}
+
 struct Average {
     y: Byte,
     /// Without elements.
@@ -226,12 +280,17 @@ pub(super) fn mean(signature: &Signature<'_>) -> Result<Ready, Error> {
     let ([images, .., channels], [out, rest @ .., last]) = (x, y) else { return Err(bad()) };
     let pixels: usize = x[1..x.len() - 1].iter().product();
     // More pixels would overflow the sums.
-    if images != out || channels != last || rest.iter().any(|&size| size != 1) || pixels == 0 || pixels > 1 << 22 {
+    if images != out
+        || channels != last
+        || rest.iter().any(|&size| size != 1)
+        || pixels == 0
+        || pixels > integer::MAX_PIXELS
+    {
         return Err(bad());
     }
     let (images, channels) = (*images, *channels);
     let (x, y) = (byte(signature.input_value(0))?, byte(signature.output_value(0))?);
-    Ok(Ready { scratch: channels, ..Ready::new(Mean { x, y, images, each: pixels * channels, channels }) })
+    Ok(Ready::new(Mean { x, y, images, each: pixels * channels, channels }))
 }
 
 impl Call for Mean {
@@ -241,7 +300,7 @@ impl Call for Mean {
         for image in 0..self.images {
             let x = Scaled { bytes: &x.bytes[image * self.each..][..self.each], ..x };
             let y = &mut y[image * self.channels..][..self.channels];
-            integer::mean(io.threads, x, (y, grid), as_integers(io.scratch));
+            integer::mean(io.threads, x, (y, grid));
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ pub(super) fn quantised() -> Model {
     model.output("p", Type::Int32, &[1, 2, 4, 3]).output("qp", Type::Int8, &[1, 2, 4, 3])
 }
 
-/// A convolution with a bias of integers and means of its windows, between tensors of 8 bits.
+/// A convolution with a bias of integers, a factor for each channel and means of windows, between tensors of 8 bits.
 pub(super) fn grids() -> Model {
     let tensor =
         |net: Net, name: &str, ty, shape: &[i64], bytes: Vec<u8>| Net(net.0.tensor(tensor(name, ty, shape, bytes)));
@@ -48,7 +48,10 @@ pub(super) fn grids() -> Model {
     let net = net.node("DequantizeLinear", "k ks", "w", &first).node("DequantizeLinear", "b bs", "c", &first);
     let net = net.conv("d w c", "y1", 1, &[AROUND]).plain("QuantizeLinear", "y1 s z", "q1");
     let window = [("kernel_shape", Ints(&[3, 3])), ("count_include_pad", Int(1)), AROUND];
-    let net = net.plain("DequantizeLinear", "q1 s z", "d1").node("AveragePool", "d1", "y2", &window);
+    let net = Net(net.0.weight("f", &[3, 1, 1], &[0.7, -1.3, 0.9]));
+    let net = net.plain("DequantizeLinear", "q1 s z", "d0").plain("Mul", "d0 f", "y0");
+    let net = net.plain("QuantizeLinear", "y0 s z", "q0").plain("DequantizeLinear", "q0 s z", "d1");
+    let net = net.node("AveragePool", "d1", "y2", &window);
     let net = net.plain("QuantizeLinear", "y2 s z", "q2").plain("DequantizeLinear", "q2 s z", "y");
     net.output("y", &[1, 3, 6, 6]).0
 }

@@ -138,12 +138,13 @@ pub(crate) fn dynamic(builder: &mut Builder, op: &'static str, _: &'static [DTyp
     Some(())
 }
 
-/// What stands between DequantizeLinear and QuantizeLinear in models that were quantised: a convolution, a product, a sum, a function
-/// or what moves elements. json computes the group in integers.
+/// What stands between DequantizeLinear and QuantizeLinear in models that were quantised: a convolution, a product, a sum, a factor by
+/// channel, a function or what moves elements. json computes the group in integers.
 pub(crate) fn group(builder: &mut Builder, op: &'static str, _: &'static [DType]) -> Option<()> {
     let dtype = byte(builder);
-    let made = match builder.random.below(5) {
+    let made = match builder.random.below(6) {
         0 => conv_between(builder, dtype)?,
+        5 => channels_between(builder, dtype),
         1 => matmul_between(builder, dtype),
         2 => two_between(builder, dtype),
         3 => pool_between(builder, dtype),
@@ -203,6 +204,23 @@ fn two_between(builder: &mut Builder, dtype: DType) -> Value {
     node(builder, op, &inputs, attributes, (DType::F32, made))
 }
 
+/// A factor or an offset for each channel: weights, or computed for each image.
+fn channels_between(builder: &mut Builder, dtype: DType) -> Value {
+    let channels = builder.random.of(&[1, 3, 16, 40]);
+    let dims = [some(builder), fixed(channels), fixed(3), fixed(2)];
+    let x = dequantised(builder, dtype, &dims);
+    let numbers = match builder.random.chance(50) {
+        true => dequantised_weights(builder, &[channels, 1, 1], 0),
+        false => dequantised(builder, dtype, &[dims[0], dims[1], fixed(1), fixed(1)]),
+    };
+    let mut inputs = [x, numbers];
+    if builder.random.chance(30) {
+        inputs.reverse();
+    }
+    let op = builder.random.of(&["Add", "Mul"]);
+    node(builder, op, &inputs, vec![], (DType::F32, dims.to_vec()))
+}
+
 fn pool_between(builder: &mut Builder, dtype: DType) -> Value {
     let dims = [some(builder), fixed(builder.random.of(&[1, 3, 8])), fixed(4), fixed(4)];
     let x = dequantised(builder, dtype, &dims);
@@ -213,14 +231,18 @@ fn pool_between(builder: &mut Builder, dtype: DType) -> Value {
 
 fn one_between(builder: &mut Builder, dtype: DType) -> Value {
     let dims = [some(builder), fixed(builder.random.of(&[2, 6])), fixed(4)];
-    let x = dequantised(builder, dtype, &dims);
-    let (op, attributes, made) = match builder.random.below(4) {
+    let mut inputs = vec![dequantised(builder, dtype, &dims)];
+    let (op, attributes, made) = match builder.random.below(5) {
         0 => ("Transpose", vec![("perm", ints(&[0, 2, 1]))], vec![dims[0], dims[2], dims[1]]),
         1 => ("Abs", vec![], dims.to_vec()),
         2 => ("LeakyRelu", vec![("alpha", Attribute::Float(0.25))], dims.to_vec()),
+        3 => {
+            inputs.push(dequantised_weights(builder, &[1], 0));
+            ("Mul", vec![], dims.to_vec())
+        }
         _ => ("Neg", vec![], dims.to_vec()),
     };
-    node(builder, op, &[x], attributes, (DType::F32, made))
+    node(builder, op, &inputs, attributes, (DType::F32, made))
 }
 
 /// QuantizeLinear and DequantizeLinear with a scale for each block of an axis, and to types of 16 bits.

@@ -3,9 +3,11 @@
 //! The pixels of four rows of the image, one above the other, are interleaved so that 32 bits hold one channel of all four. That is
 //! done once for all windows of a row that reach the pixels: a window of 3x3 takes three instructions for 16 channels then. What
 //! interleaving does to the order of the channels, in each quarter of a vector, narrowing to bytes undoes.
+//!
+//! Where 32 channels are left, or 16, a vector has those of two rows of windows, or of four.
 
 use std::arch::x86_64::{
-    __m512i, _mm512_dpbusd_epi32, _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8,
+    __m512i, _mm512_dpbusd_epi32, _mm512_loadu_si512, _mm512_mask_loadu_epi8, _mm512_mask_storeu_epi8,
     _mm512_mullo_epi32, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_setzero_si512, _mm512_storeu_si512,
     _mm512_sub_epi32, _mm512_unpackhi_epi8, _mm512_unpackhi_epi16, _mm512_unpacklo_epi8, _mm512_unpacklo_epi16,
     _mm512_xor_si512,
@@ -82,17 +84,38 @@ impl<'a> Columns<'a> {
     /// channels of these rows of C, and C has them.
     #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma")]
     pub(super) unsafe fn run(&self, step: usize, rows: Range<usize>) {
+        // SAFETY: the caller vouches for all of it.
+        unsafe {
+            match self.image.channels - step * CHANNELS {
+                ..=16 => self.rows::<4>(step, rows),
+                17..=32 => self.rows::<2>(step, rows),
+                _ => self.rows::<1>(step, rows),
+            }
+        }
+    }
+
+    /// The same with the channels of `R` rows of windows in a vector.
+    ///
+    /// # Safety
+    /// As [`Columns::run`]; an `R`th of a vector has room for the step's channels.
+    #[inline(always)]
+    unsafe fn rows<const R: usize>(&self, step: usize, rows: Range<usize>) {
         let mut weights = [const { MaybeUninit::uninit() }; MOST_WEIGHTS];
         let mut pixels = [const { MaybeUninit::uninit() }; MOST_GROUPS];
         let width = self.image.out[1];
         // SAFETY: the caller vouches for all of it; a step has a channel.
         unsafe {
-            let step = Step::new(self, step * CHANNELS, &mut weights);
-            for row in rows {
+            let step = Step::<R>::new(self, step * CHANNELS, &mut weights);
+            for row in rows.clone().step_by(R) {
+                // The last row stands in for those that there are not.
+                let mut together = [row; R];
+                for (next, together) in together.iter_mut().enumerate() {
+                    *together = (row + next).min(rows.end - 1);
+                }
                 for first in (0..width).step_by(self.windows) {
                     let windows = first..(first + self.windows).min(width);
-                    step.interleave(row, &windows, &mut pixels);
-                    step.multiply(row, windows, &pixels);
+                    step.interleave(&together, &windows, &mut pixels);
+                    step.multiply(&together, windows, &pixels);
                 }
             }
         }
@@ -119,13 +142,22 @@ unsafe fn interleaved([a, b, c, d]: [__m512i; ROWS]) -> Group {
     }
 }
 
-/// 64 channels, or fewer.
-struct Step<'a> {
+/// Numbers by channel, as often as there are rows in a vector.
+fn by_row<T: Copy, const R: usize>(list: &[T], channels: &Range<usize>, other: T) -> [T; CHANNELS] {
+    let mut numbers: [T; CHANNELS] = columns(list, channels, other);
+    for row in 1..R {
+        numbers.copy_within(..CHANNELS / R, row * CHANNELS / R);
+    }
+    numbers
+}
+
+/// 64 channels or fewer, of each of `R` rows of windows an `R`th of them.
+struct Step<'a, const R: usize> {
     of: &'a Columns<'a>,
     /// The first one.
     first: usize,
-    /// Those that there are.
-    mask: u64,
+    /// The lanes of each row that have a channel.
+    masks: [u64; R],
     /// By column of the window, then by group of its rows.
     weights: &'a [MaybeUninit<Group>; MOST_WEIGHTS],
     /// What the sums start with: the bias, less what the zero point of the image adds to the products.
@@ -133,18 +165,31 @@ struct Step<'a> {
     narrow: Narrow,
     /// What changes the sign of a pixel.
     flip: __m512i,
-    /// The zero point of the image, in each byte.
+    /// The zero point of the image, in each byte, with the sign of a pixel.
     zeros: __m512i,
 }
 
-impl<'a> Step<'a> {
+/// A vector in which some lanes are loaded from where the channels of a row are, which are a row's part further in the vector.
+///
+/// # Safety
+/// The CPU has AVX-512 F and BW; the channels may be read.
+#[inline(always)]
+unsafe fn loaded<const R: usize>(vector: __m512i, masks: &[u64; R], row: usize, channels: *const u8) -> __m512i {
+    // SAFETY: only lanes of the mask are read.
+    unsafe { _mm512_mask_loadu_epi8(vector, masks[row], channels.wrapping_sub(row * CHANNELS / R).cast()) }
+}
+
+impl<'a, const R: usize> Step<'a, R> {
     /// # Safety
     /// As [`Columns::run`].
     #[inline(always)]
-    unsafe fn new(of: &'a Columns<'a>, first: usize, weights: &'a mut [MaybeUninit<Group>; MOST_WEIGHTS]) -> Step<'a> {
+    unsafe fn new(of: &'a Columns<'a>, first: usize, weights: &'a mut [MaybeUninit<Group>; MOST_WEIGHTS]) -> Self {
         let (image, e) = (of.image, of.e);
         let channels = first..image.channels.min(first + CHANNELS);
-        let mask = u64::MAX >> (CHANNELS - channels.len());
+        let mut masks = [u64::MAX >> (CHANNELS - channels.len()); R];
+        for (row, mask) in masks.iter_mut().enumerate() {
+            *mask <<= row * CHANNELS / R;
+        }
         let (flip, zero) = image.reading();
         // SAFETY: the caller vouches for the CPU and the weights; only channels that there are are read.
         unsafe {
@@ -154,7 +199,10 @@ impl<'a> Step<'a> {
                 let mut rows = [_mm512_setzero_si512(); ROWS];
                 for (row, y) in rows.iter_mut().zip(group * ROWS..image.kernel[0]) {
                     let tap = y * image.kernel[1] + column;
-                    *row = _mm512_maskz_loadu_epi8(mask, of.weights.as_ptr().add(tap * image.channels + first));
+                    let channels = of.weights.as_ptr().add(tap * image.channels + first).cast();
+                    for part in 0..R {
+                        *row = loaded(*row, &masks, part, channels);
+                    }
                 }
                 let rows = interleaved(rows);
                 for vector in 0..VECTORS {
@@ -162,22 +210,22 @@ impl<'a> Step<'a> {
                 }
                 weights.write(rows);
             }
-            let mut start = quarters::<i32>(&columns(e.bias, &channels, 0));
+            let mut start = quarters::<i32>(&by_row::<_, R>(e.bias, &channels, 0));
             for vector in 0..VECTORS {
                 let added = _mm512_mullo_epi32(sums[vector], _mm512_set1_epi32(i32::from(zero)));
                 start[vector] = _mm512_sub_epi32(start[vector], added);
             }
-            let factors = quarters::<f32>(&columns(e.factors, &channels, 1.0));
-            let offsets = quarters::<f32>(&columns(e.offsets, &channels, 0.0));
+            let factors = quarters::<f32>(&by_row::<_, R>(e.factors, &channels, 1.0));
+            let offsets = quarters::<f32>(&by_row::<_, R>(e.offsets, &channels, 0.0));
             Step {
                 of,
                 first,
-                mask,
+                masks,
                 weights,
                 start,
                 narrow: Narrow::new(e, of.result, factors, offsets),
                 flip: _mm512_set1_epi8(flip as i8),
-                zeros: _mm512_set1_epi8(zero as i8),
+                zeros: _mm512_set1_epi8((zero ^ flip) as i8),
             }
         }
     }
@@ -202,7 +250,13 @@ impl<'a> Step<'a> {
     /// # Safety
     /// As [`Columns::run`], for windows that there are, at most [`Columns::windows`].
     #[inline(always)]
-    unsafe fn interleave(&self, row: usize, windows: &Range<usize>, pixels: &mut [MaybeUninit<Group>; MOST_GROUPS]) {
+    #[expect(clippy::needless_range_loop, reason = "constant indices unroll the parts")]
+    unsafe fn interleave(
+        &self,
+        rows: &[usize; R],
+        windows: &Range<usize>,
+        pixels: &mut [MaybeUninit<Group>; MOST_GROUPS],
+    ) {
         let (image, groups) = (self.of.image, self.of.groups);
         let reach = (image.kernel[1] - 1) * image.dilations[1] + 1;
         let count = (windows.len() - 1) * image.strides[1] + reach;
@@ -210,19 +264,26 @@ impl<'a> Step<'a> {
         // Of the columns, those that are in the image.
         let inside = pad.saturating_sub(from).min(count)..(image.size[1] + pad).saturating_sub(from).min(count);
         for group in 0..groups {
-            let rows = self.rows(row, group);
+            let mut taps_of = [[None; ROWS]; R];
+            for (part, &row) in rows.iter().enumerate() {
+                taps_of[part] = self.rows(row, group);
+            }
             for column in 0..count {
-                let mut vectors = [self.zeros; VECTORS];
+                // SAFETY: the caller vouches for the CPU.
+                let outside = unsafe { _mm512_xor_si512(self.zeros, self.flip) };
+                let mut vectors = [outside; VECTORS];
                 if inside.contains(&column) {
                     let pixel = (from + column - pad) * image.channels;
                     // SAFETY: the caller vouches for the CPU; the pixel is in the image, and only channels that there are are read.
                     unsafe {
                         let mut taps = [self.zeros; ROWS];
                         for tap in 0..ROWS {
-                            if let Some(row) = rows[tap] {
-                                let channels = _mm512_maskz_loadu_epi8(self.mask, row.add(pixel).cast());
-                                taps[tap] = _mm512_xor_si512(channels, self.flip);
+                            for part in 0..R {
+                                if let Some(row) = taps_of[part][tap] {
+                                    taps[tap] = loaded(taps[tap], &self.masks, part, row.add(pixel));
+                                }
                             }
+                            taps[tap] = _mm512_xor_si512(taps[tap], self.flip);
                         }
                         vectors = interleaved(taps);
                     }
@@ -237,33 +298,35 @@ impl<'a> Step<'a> {
     /// # Safety
     /// As [`Step::interleave`].
     #[inline(always)]
-    unsafe fn multiply(&self, row: usize, windows: Range<usize>, pixels: &[MaybeUninit<Group>; MOST_GROUPS]) {
+    unsafe fn multiply(&self, rows: &[usize; R], windows: Range<usize>, pixels: &[MaybeUninit<Group>; MOST_GROUPS]) {
         let (image, groups) = (self.of.image, self.of.groups);
         let stride = image.strides[1] * groups;
         let mut window = 0;
         // SAFETY: the pixels of all windows were interleaved; the caller vouches for C.
         unsafe {
-            let out = self.of.out.add((row * image.out[1] + windows.start) * image.channels + self.first);
+            let mut out = [self.of.out; R];
+            for part in 0..R {
+                out[part] = out[part].add((rows[part] * image.out[1] + windows.start) * image.channels + self.first);
+            }
             let pixels = pixels.as_ptr().cast::<Group>();
             while window + TOGETHER <= windows.len() {
-                let out = out.add(window * image.channels);
-                self.together::<TOGETHER>(pixels.add(window * stride), stride, out);
+                self.together::<TOGETHER>(pixels.add(window * stride), stride, &out, window);
                 window += TOGETHER;
             }
             while window < windows.len() {
-                self.together::<1>(pixels.add(window * stride), stride, out.add(window * image.channels));
+                self.together::<1>(pixels.add(window * stride), stride, &out, window);
                 window += 1;
             }
         }
     }
 
-    /// Computes `P` windows: of each, the pixels are a stride behind those of the one before.
+    /// Computes `P` windows of each row, from `first` on: the pixels of a window are a stride behind those of the one before.
     ///
     /// # Safety
     /// The pixels were interleaved, and there is room for the results; the CPU has AVX-512 F, BW and VNNI.
     #[inline(always)]
     #[expect(clippy::needless_range_loop, reason = "constant indices keep the sums in registers")]
-    unsafe fn together<const P: usize>(&self, pixels: *const Group, stride: usize, out: *mut u8) {
+    unsafe fn together<const P: usize>(&self, pixels: *const Group, stride: usize, out: &[*mut u8; R], first: usize) {
         let (image, groups) = (self.of.image, self.of.groups);
         // SAFETY: the caller vouches for all of it; `new` wrote as many weights as there are columns and groups.
         unsafe {
@@ -283,11 +346,14 @@ impl<'a> Step<'a> {
             }
             for window in 0..P {
                 let bytes = self.narrow.bytes(sums[window]);
-                let out = out.add(window * image.channels);
-                if self.mask == u64::MAX {
-                    _mm512_storeu_si512(out.cast(), bytes);
-                } else {
-                    _mm512_mask_storeu_epi8(out.cast(), self.mask, bytes);
+                for part in 0..R {
+                    let out = out[part].add((first + window) * image.channels);
+                    if self.masks[part] == u64::MAX {
+                        _mm512_storeu_si512(out.cast(), bytes);
+                    } else {
+                        let lanes = out.wrapping_sub(part * CHANNELS / R);
+                        _mm512_mask_storeu_epi8(lanes.cast(), self.masks[part], bytes);
+                    }
                 }
             }
         }
