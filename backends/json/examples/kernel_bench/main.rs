@@ -300,6 +300,14 @@ fn bench_bytes(threads: &[Threads; 2]) {
         .each_ref()
         .map(|threads| best(|| integer::combine(threads, Binary::Add, (x, x), (&mut y, grid), CLAMP)));
     report("sum of two", len, sum);
+    let table = std::array::from_fn(|byte| 255 - byte as u8);
+    let looked_up = threads.each_ref().map(|threads| best(|| integer::lookup(threads, &table, &a, &mut y)));
+    report("by a table", len, looked_up);
+    let numbers = vec![0.7f32; 64];
+    let by_channel = threads
+        .each_ref()
+        .map(|threads| best(|| integer::affine(threads, x, (&numbers, &numbers), (&mut y, grid), CLAMP)));
+    report("times a factor by channel", len, by_channel);
     let to = threads.each_ref().map(|threads| best(|| integer::quantise(threads, &reals, &mut y, Byte::U8, 0.1, 3)));
     report("to bytes", len, to);
     let from =

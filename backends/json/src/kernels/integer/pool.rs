@@ -87,7 +87,7 @@ impl Strips for LargestOf<'_> {
                 for lane in 0..N {
                     largest[lane] = largest[lane].max(tap[lane] ^ flip);
                 }
-                at += taps.column;
+                at = at.wrapping_add(taps.column);
             }
         }
         let y = strips::of_mut::<_, N>(self.y, first);
@@ -182,7 +182,7 @@ impl Strips for MeanOf<'_> {
                 for lane in 0..N {
                     sums[lane] += u16::from(tap[lane] ^ flip);
                 }
-                at += taps.column;
+                at = at.wrapping_add(taps.column);
             }
         }
         let y = strips::of_mut::<_, N>(self.y, first);
@@ -199,7 +199,10 @@ impl Strips for MeanOf<'_> {
 /// If the lengths do not fit, or there are too many pixels for sums of 32 bits.
 pub fn mean(threads: &Threads, x: Scaled<'_>, (y, grid): (&mut [u8], Grid)) {
     let channels = y.len();
-    assert!(channels > 0 && x.bytes.len().is_multiple_of(channels) && x.bytes.len() / channels <= MAX_PIXELS);
+    if channels == 0 {
+        return;
+    }
+    assert!(x.bytes.len().is_multiple_of(channels) && x.bytes.len() / channels <= MAX_PIXELS);
     dispatch(threads.isa(), Mean { x, y, grid });
 }
 
@@ -259,6 +262,34 @@ mod tests {
     use crate::tests::harness::configurations;
 
     /// Means by their definition, in double precision: of windows inside the image, over its edges and beside it.
+    #[test]
+    fn means_of_images_are_nearest() {
+        for (pixels, channels) in [(1, 1), (7, 3), (49, 24), (300, 70), (1000, 64), (5, 0)] {
+            let bytes: Vec<u8> = (0..pixels * channels).map(|at: usize| (at * 31 % 253) as u8).collect();
+            for (byte, zero) in [(Byte::U8, 77), (Byte::I8, -9)] {
+                let (x, grid) = (
+                    Scaled { bytes: &bytes, byte, scale: 0.02, zero },
+                    Grid { byte: Byte::U8, scale: 0.031, zero: 100 },
+                );
+                let levels = Levels::new(grid.byte, grid.zero);
+                let total = |channel: usize| -> i64 {
+                    let column = bytes.iter().skip(channel).step_by(channels);
+                    column.map(|&x| i64::from(byte.number(x) - zero)).sum()
+                };
+                let want: Vec<u8> = (0..channels)
+                    .map(|channel| {
+                        levels.byte((total(channel) as f64 * f64::from(0.02f32) / pixels as f64) as f32 / 0.031)
+                    })
+                    .collect();
+                for threads in configurations() {
+                    let mut y = vec![9; channels];
+                    mean(&threads, x, (&mut y, grid));
+                    assert_eq!(y, want, "{pixels} x {channels} {byte:?} {:?}", threads.isa());
+                }
+            }
+        }
+    }
+
     #[test]
     fn means_of_windows_are_nearest() {
         let (size, pads, grid) = ([7, 9], [2, 1], Grid { byte: Byte::I8, scale: 0.37, zero: -3 });

@@ -239,9 +239,10 @@ impl<'a> Image<'a> {
         Taps {
             first: ((at.image * self.size[0] + y) * self.size[1] + x) * self.channels,
             rows: rows.len(),
-            row: self.dilations[0] * self.size[1] * self.channels,
+            // Where there is one row, or one tap in each, these are not used, and may be too large.
+            row: self.dilations[0].saturating_mul(self.size[1] * self.channels),
             columns: columns.len(),
-            column: self.dilations[1] * self.channels,
+            column: self.dilations[1].saturating_mul(self.channels),
         }
     }
 }
