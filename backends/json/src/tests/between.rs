@@ -49,6 +49,19 @@ fn what_one_byte_decides_is_one_table() {
 }
 
 #[test]
+fn a_byte_that_is_read_twice_is_one_byte() {
+    let mut net = Net::new();
+    let x = net.region.input([30, 70]);
+    let grid = net.grid(DType::U8, 0.05, 128.0);
+    let x = net.both(x, grid);
+    let sigmoid = net.region.like("Sigmoid", &[x], &[]);
+    let silu = net.region.like("Mul", &[x, sigmoid], &[]);
+    let y = net.to(silu, grid);
+    net.region.output(y);
+    net.check(1.0, &["quantize", "lookup"]);
+}
+
+#[test]
 fn what_two_bytes_decide_is_none() {
     let mut net = Net::new();
     let (a, b) = (net.region.input([3, 70]), net.region.input([3, 70]));

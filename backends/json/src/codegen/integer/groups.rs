@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use byoc_plugin_api::DType;
+
 use super::super::graph::{Graph, Rewrite, Search};
 use super::super::lower::{Role, role};
 use super::super::window::Window;
@@ -34,12 +36,10 @@ pub(in super::super) fn run(graph: &mut Graph<'_>) {
 fn quantise_before_joining(graph: &mut Graph<'_>) {
     let joined = joined(graph);
     for (index, mut step) in std::mem::take(&mut graph.steps).into_iter().enumerate() {
-        if let Some(concat) = joined.get(&index) {
-            let dtype = step.output(0).map(|y| graph.values[y].dtype);
+        if let Some((concat, dtype)) = joined.get(&index) {
             let mut bytes = concat.clone();
             for value in bytes.inputs.iter_mut().flatten() {
-                let Some(dtype) = dtype else { continue };
-                let made = graph.add_value(dtype, graph.shape(*value).to_vec(), false);
+                let made = graph.add_value(*dtype, graph.shape(*value).to_vec(), false);
                 let inputs = [Some(*value)].into_iter().chain(step.inputs[1..].iter().copied()).collect();
                 graph.steps.push(Step { inputs, outputs: vec![Some(made)], ..step.clone() });
                 *value = made;
@@ -51,8 +51,8 @@ fn quantise_before_joining(graph: &mut Graph<'_>) {
     }
 }
 
-/// The concatenations of dequantised tensors that quantisations read, by those.
-fn joined(graph: &Graph<'_>) -> HashMap<usize, Step> {
+/// The concatenations of dequantised tensors that quantisations read, by those, and the types that these make.
+fn joined(graph: &Graph<'_>) -> HashMap<usize, (Step, DType)> {
     let search = Search::new(graph);
     let concat = |index: usize| {
         let scaling = Scaling::quantising(graph, &graph.steps[index])?;
@@ -62,7 +62,8 @@ fn joined(graph: &Graph<'_>) -> HashMap<usize, Step> {
             let from = Dequantised::of(graph, search.producer(input?)?.1)?.scaling()?;
             alike &= from.is(graph, &scaling);
         }
-        (!alike && search.hidden(&[at, index], graph.steps[index].output(0)?)).then(|| concat.clone())
+        let y = graph.steps[index].output(0)?;
+        (!alike && search.hidden(&[at, index], y)).then(|| (concat.clone(), graph.values[y].dtype))
     };
     (0..graph.steps.len()).filter_map(|index| Some((index, concat(index)?))).collect()
 }

@@ -6,7 +6,7 @@ use byoc_plugin_api::DType;
 
 use super::super::graph::Graph;
 use super::products::{self, Product};
-use super::{Dequantised, Scaling, elements, inputs, is_bytes, is_scale, is_zero};
+use super::{Dequantised, Scaling, elements, inputs, is_scale, is_zero};
 use crate::constants::Recipe;
 use crate::kernels;
 use crate::program::integer::product::{A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, BIAS, Y_SCALE, Y_ZERO};
@@ -89,24 +89,14 @@ fn nbits(graph: &Graph<'_>, step: &Step) -> Option<Step> {
 }
 
 fn dequantise(graph: &Graph<'_>, step: &Step) -> Option<Step> {
-    let (x, scale, y) = (step.input(0)?, step.input(1)?, step.output(0)?);
-    let typed = is_bytes(graph, x) || graph.values[x].dtype == DType::I32;
-    if !typed || !graph.is_fast(y) || !graph.is_fast(scale) || step.int("block_size", 0) != 0 {
-        return None;
-    }
+    let Dequantised { integers, scale, axis, .. } = Dequantised::of_integers(graph, step)?;
     let shape = graph.fixed_shape(scale)?;
-    let count: usize = shape.iter().product();
-    let zeros = step.input(2).is_none_or(|zero| elements(graph, zero) == Some(count));
-    let axis = match count {
-        1 => None,
-        _ => {
-            let rank = graph.shape(x).len() as i64;
-            let axis = step.int("axis", 1);
-            let axis = usize::try_from(if axis < 0 { axis + rank } else { axis }).ok()?;
-            (graph.shape(x).get(axis)?.fixed()? == count).then_some(Some(axis))?
-        }
+    let each = match axis {
+        None => Some(1),
+        Some(axis) => graph.shape(integers).get(axis)?.fixed(),
     };
-    (zeros && shape.len() <= 1).then(|| Step { op: Op::Dequantize { axis }, ..step.clone() })
+    let fits = shape.len() <= 1 && Some(shape.iter().product()) == each;
+    fits.then(|| Step { op: Op::Dequantize { axis }, ..step.clone() })
 }
 
 /// Whether the value has one element, or one for each column.

@@ -70,7 +70,7 @@ pub(super) fn of(search: &Search<'_, '_>, index: usize) -> Option<(usize, Op)> {
     Some((source, Op::Lookup { table: to_hex(&table) }))
 }
 
-/// The bytes of the same shape that bytes are made of, element by element.
+/// The bytes of the same shape that bytes are made of, element by element, each once.
 fn sources(search: &Search<'_, '_>, bytes: usize) -> Option<Vec<usize>> {
     let graph = search.graph;
     let (_, step) = search.producer(bytes)?;
@@ -96,6 +96,8 @@ fn sources(search: &Search<'_, '_>, bytes: usize) -> Option<Vec<usize>> {
             open.extend(operands(graph, step)?);
         }
     }
+    sources.sort_unstable();
+    sources.dedup();
     Some(sources)
 }
 

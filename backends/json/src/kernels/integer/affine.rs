@@ -1,7 +1,8 @@
 //! A factor and an offset for each channel of images of 8 bits, whose channels are last.
 
 use super::bytes::{Scaled, nearest};
-use super::linear::{Byte, Grid, Levels, clamp};
+use super::linear::{Grid, Levels, clamp};
+use super::rows::reading;
 use super::strips::{self, Strips};
 use crate::kernels::isa::{Kernel, dispatch};
 use crate::kernels::parallel::{SharedMut, Threads, part};
@@ -27,9 +28,9 @@ pub fn affine(
     if y.is_empty() {
         return;
     }
-    let (flip, shift) = if x.byte == Byte::I8 { (0x80, 128) } else { (0, 0) };
+    let (flip, zero) = reading(x.byte, x.zero);
     let ends = Levels::new(grid.byte, grid.zero).clamp(ends);
-    let common = Common { flip, zero: x.zero + shift, ends, y_zero: grid.zero as u8 };
+    let common = Common { flip, zero: i32::from(zero), ends, y_zero: grid.zero as u8 };
     let pixels = y.len() / channels;
     let tasks = threads.count().min(y.len().div_ceil(PIECE)).min(pixels);
     let y = SharedMut::new(y);
@@ -96,6 +97,7 @@ impl Strips for Affine<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::linear::Byte;
     use super::*;
     use crate::kernels::isa::Isa;
 

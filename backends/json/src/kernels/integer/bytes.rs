@@ -1,6 +1,7 @@
 //! Functions of two tensors of 8 bits: sums and products.
 
 use super::linear::{Byte, Grid, Levels, clamp, in_parts};
+use super::rows::reading;
 use crate::kernels::elementwise::Binary;
 use crate::kernels::isa::{Kernel, dispatch};
 use crate::kernels::parallel::Threads;
@@ -64,9 +65,8 @@ impl Two<'_> {
         let levels = Levels::new(grid.byte, grid.zero);
         let plain = PlainEnds::new(&levels, [a.scale, b.scale, grid.scale], ends);
         // The sign of a byte is that of its highest bit, or none: one loop for both.
-        let flip = |byte: Byte| if byte == Byte::I8 { (0x80, 128) } else { (0, 0) };
-        let ((a_flip, a_shift), (b_flip, b_shift)) = (flip(a.byte), flip(b.byte));
-        let (a_zero, b_zero) = (a.zero + a_shift, b.zero + b_shift);
+        let ((a_flip, a_zero), (b_flip, b_zero)) = (reading(a.byte, a.zero), reading(b.byte, b.zero));
+        let (a_zero, b_zero) = (i32::from(a_zero), i32::from(b_zero));
         let both = y.iter_mut().zip(a.bytes).zip(b.bytes);
         if let Some(PlainEnds(ends)) = plain {
             for ((y, &p), &q) in both {

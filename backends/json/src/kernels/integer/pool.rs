@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::bytes::Scaled;
-use super::linear::{Byte, Grid, Levels};
-use super::rows::{Image, Rows, Taps};
+use super::linear::{Grid, Levels};
+use super::rows::{Image, Rows, Taps, reading};
 use super::strips::{self, Strips};
 use crate::kernels::isa::{Kernel, dispatch};
 use crate::kernels::parallel::{SharedMut, Threads, part};
@@ -81,13 +81,11 @@ impl Strips for LargestOf<'_> {
         let (taps, flip) = (self.taps, self.flip);
         let mut largest = [0; N];
         for row in 0..taps.rows {
-            let mut at = taps.first + row * taps.row + first;
-            for _ in 0..taps.columns {
-                let tap = strips::of::<_, N>(self.bytes, at);
+            for column in 0..taps.columns {
+                let tap = strips::of::<_, N>(self.bytes, taps.at(row, column) + first);
                 for lane in 0..N {
                     largest[lane] = largest[lane].max(tap[lane] ^ flip);
                 }
-                at = at.wrapping_add(taps.column);
             }
         }
         let y = strips::of_mut::<_, N>(self.y, first);
@@ -176,13 +174,11 @@ impl Strips for MeanOf<'_> {
         let (taps, flip) = (self.taps, self.flip);
         let mut sums = [0u16; N];
         for row in 0..taps.rows {
-            let mut at = taps.first + row * taps.row + first;
-            for _ in 0..taps.columns {
-                let tap = strips::of::<_, N>(self.bytes, at);
+            for column in 0..taps.columns {
+                let tap = strips::of::<_, N>(self.bytes, taps.at(row, column) + first);
                 for lane in 0..N {
                     sums[lane] += u16::from(tap[lane] ^ flip);
                 }
-                at = at.wrapping_add(taps.column);
             }
         }
         let y = strips::of_mut::<_, N>(self.y, first);
@@ -231,7 +227,7 @@ impl Strips for Mean<'_> {
     #[inline(always)]
     fn strip<const N: usize>(&mut self, first: usize) {
         let (channels, pixels) = (self.y.len(), self.x.bytes.len() / self.y.len());
-        let (flip, shift) = if self.x.byte == Byte::I8 { (0x80, 128) } else { (0, 0) };
+        let (flip, zero) = reading(self.x.byte, self.x.zero);
         let mut sums = [0u32; N];
         for start in (0..pixels).step_by(PIXELS) {
             let mut some = [0u16; N];
@@ -246,7 +242,7 @@ impl Strips for Mean<'_> {
             }
         }
         let levels = Levels::new(self.grid.byte, self.grid.zero);
-        let zeros = pixels as f64 * f64::from(self.x.zero + shift);
+        let zeros = pixels as f64 * f64::from(zero);
         let y = strips::of_mut::<_, N>(self.y, first);
         for lane in 0..N {
             // As the mean of numbers of single precision.
@@ -258,6 +254,7 @@ impl Strips for Mean<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::linear::Byte;
     use super::*;
     use crate::tests::harness::configurations;
 

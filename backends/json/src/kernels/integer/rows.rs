@@ -42,8 +42,9 @@ pub trait Rows: Sync {
     }
 }
 
-/// Bytes with a sign or without one, as `u8` with a zero point.
-fn reading(byte: Byte, zero: i32) -> (u8, u8) {
+/// How bytes with a sign or without one are read as `u8`: what changes the sign, and the zero point then.
+#[inline(always)]
+pub(super) fn reading(byte: Byte, zero: i32) -> (u8, u8) {
     match byte {
         Byte::U8 => (0, zero as u8),
         Byte::I8 => (0x80, (zero + 128) as u8),
@@ -189,15 +190,23 @@ struct Place {
 #[derive(Clone, Copy)]
 pub(super) struct Taps {
     /// The first one.
-    pub(super) first: usize,
+    first: usize,
     /// Rows.
     pub(super) rows: usize,
     /// From one row to the next.
-    pub(super) row: usize,
+    row: usize,
     /// Taps of a row.
     pub(super) columns: usize,
     /// From one to the next.
-    pub(super) column: usize,
+    column: usize,
+}
+
+impl Taps {
+    /// The place of a tap.
+    #[inline(always)]
+    pub(super) fn at(&self, row: usize, column: usize) -> usize {
+        self.first + row * self.row + column * self.column
+    }
 }
 
 impl<'a> Image<'a> {
