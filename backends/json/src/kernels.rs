@@ -5,6 +5,8 @@
 
 mod activation;
 mod affine;
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod attention;
 mod bf16;
 mod choose;
@@ -48,14 +50,15 @@ pub use attention::{AttentionParams, attention, attention_scratch_len};
 pub(crate) use bf16::Unit;
 pub use choose::{Choice, ChooseParams, choose};
 pub use conv::{
-    ConvKind, ConvParams, INT8_FILTERS_LAYOUT, conv, conv_int8, conv_int8_scratch_len, int8_filters_known,
-    int8_filters_len, round_filters,
+    ConvKind, ConvParams, INT8_FILTERS_LAYOUT, conv, conv_int8, conv_int8_is_on_amx, conv_int8_scratch_len,
+    int8_filters_known, int8_filters_len, round_filters,
 };
 pub(crate) use convert::{Narrow, narrow, widen};
 pub use elementwise::{Binary, Broadcast, binary, binary_inplace};
 pub use gemm::{
     Bias, Epilogue, GemmParams, INT8_LAYOUT, Int8, Int8Columns, Int8Known, PACKED_B_LAYOUT, PackedB, fits_int8, gemm,
-    gemm_int8, gemm_packed, gemm_scratch_len, int8_len, int8_scratch_len, pack_b, packed_b_len, round_b,
+    gemm_int8, gemm_packed, gemm_scratch_len, int8_is_on_amx, int8_len, int8_scratch_len, pack_b, packed_b_len,
+    round_b,
 };
 pub use grid_sample::{Beyond, GridSampleParams, Sampling, grid_sample};
 pub use interpolate::{InterpolateParams, WeighedAxis, interpolate, interpolate_scratch_len};

@@ -40,7 +40,8 @@ fn report(name: &str, flop: f64, seconds: [f64; 2]) {
     );
 }
 
-/// How products and convolutions are to be computed: the third argument, such as bf16x6, or int8 for filters of 8 bits.
+/// How products and convolutions are to be computed: the third argument, such as bf16x6, or int8 for filters of 8 bits; vnni for products of
+/// bytes without matrix units.
 fn name_of_math() -> String {
     std::env::args().nth(3).unwrap_or_default()
 }
@@ -104,7 +105,7 @@ fn bench_rounded(threads: &[Threads; 2], p: &ConvParams) -> [f64; 2] {
     round_filters(shape, &numbers(weights), &mut packed);
     let bias = vec![0.1; p.oc];
     let mut y = Values::zeros(kind.output_len(p).expect("countable"));
-    let mut scratch = Values::zeros(conv_int8_scratch_len(p, 2).expect("countable"));
+    let mut scratch = Values::zeros(conv_int8_scratch_len(&threads[1], p).expect("countable"));
     let times = [0, 1].map(|i| {
         let known = int8_filters_known(&threads[i], p, &packed);
         let w = Int8 { packed: &packed, known: &known };
@@ -135,7 +136,7 @@ fn bench_gemm(threads: &[Threads; 2], m: usize, n: usize, k: usize) {
     let (mut packed, mut columns) = (vec![0; integer::packed_len(k, n).expect("countable")], Int8Columns::default());
     round_b(k, n, &b, p.b, &mut columns, &mut packed);
     packed.extend(columns.bytes().into_iter().map(|byte| byte as i8));
-    let mut scratch = Values::zeros(int8_scratch_len(&p, 2).expect("countable"));
+    let mut scratch = Values::zeros(int8_scratch_len(&threads[1], &p).expect("countable"));
     let times = [0, 1].map(|i| {
         let known = Int8Known::new(&threads[i], &p, &packed);
         let b = Int8 { packed: &packed, known: &known };
@@ -233,7 +234,7 @@ fn bench_integer_products(threads: &[Threads; 2]) {
         let known = integer::stats(threads[0].isa(), &b, k);
         for (name, known) in [("16 bits", &[][..]), ("8 bits", &known)] {
             let seconds = threads.each_ref().map(|threads| {
-                let mut scratch = vec![0.0; integer::scratch_len(&shape, true, threads.count()).unwrap_or(0)];
+                let mut scratch = vec![0.0; integer::scratch_len(threads, &shape, true).unwrap_or(0)];
                 let rows = Plain { bytes: &a, byte: Byte::U8, zero: 9, columns: k };
                 best(|| {
                     let out = Out::Bytes(&mut y, Byte::U8, 3);
@@ -274,7 +275,7 @@ fn bench_integer_convolutions(threads: &[Threads; 2]) {
         let known = if depthwise { Vec::new() } else { integer::stats(threads[0].isa(), &weights, k) };
         let right = Right::Packed(&weights, &known);
         let seconds = threads.each_ref().map(|threads| {
-            let scratch = integer::scratch_len(&shape, true, threads.count()).unwrap_or(0);
+            let scratch = integer::scratch_len(threads, &shape, true).unwrap_or(0);
             let scratch = scratch.max(integer::depthwise_scratch_len(channels, kernel * kernel).unwrap_or(0));
             let mut scratch = vec![0.0; scratch];
             best(|| {
@@ -342,7 +343,9 @@ fn main() {
         Some("portable") => Isa::Portable,
         _ => Isa::detect(),
     };
-    let threads = [Threads::with_isa(1, isa), Threads::with_isa(2, isa)];
+    // Products of bytes by dot products of vectors, where there are matrix units too.
+    let amx = name_of_math() != "vnni";
+    let threads = [1, 2].map(|count| Threads::with_isa(count, isa).with_amx(amx));
     println!("{:?}; columns: 1 and 2 threads", threads[0].isa());
     if let Some(shape) = filter.strip_prefix("conv:") {
         let sizes: Vec<usize> = shape.split(',').map(|size| size.parse().expect("a size is a number")).collect();

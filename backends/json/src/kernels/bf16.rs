@@ -7,8 +7,6 @@
 mod compiled;
 #[cfg(target_arch = "x86_64")]
 mod dots;
-#[cfg(all(test, target_arch = "x86_64"))]
-mod emulator;
 #[cfg(target_arch = "x86_64")]
 mod pieces;
 #[cfg(target_arch = "x86_64")]
@@ -19,16 +17,13 @@ mod tiles;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use compiled::{Job, run};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use {dots::Dots, tiles::Tiles};
+pub(crate) use {super::amx::Tiles, dots::Dots};
 
 use super::precision::Math;
 
-/// Rows of A and columns of B of a tile.
+/// Tiles are 16 rows of A and 16 columns of B, each of 16 pairs.
 #[cfg(target_arch = "x86_64")]
-pub(crate) const TILE: usize = 16;
-/// Bytes of a tile: 16 rows of 16 pairs.
-#[cfg(target_arch = "x86_64")]
-pub(crate) const TILE_BYTES: usize = 1024;
+pub(crate) use super::amx::{TILE, TILE_BYTES};
 
 /// What computes such products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +41,7 @@ impl Unit {
     pub(crate) fn of(math: Math) -> Option<Unit> {
         // The question for matrix units has the operating system provide them, so it is asked only by those who want them.
         let there = |unit: &Unit| match unit {
-            Unit::Tiles => tiles::is_available(),
+            Unit::Tiles => super::amx::multiplies_bf16(),
             Unit::Dots => dots::are_fast(),
         };
         [Unit::Tiles, Unit::Dots].into_iter().find(|unit| unit.computes(math) && there(unit))

@@ -20,7 +20,8 @@ mod transposed;
 mod winograd;
 
 pub use int8::{
-    INT8_FILTERS_LAYOUT, conv_int8, conv_int8_scratch_len, int8_filters_known, int8_filters_len, round_filters,
+    INT8_FILTERS_LAYOUT, conv_int8, conv_int8_is_on_amx, conv_int8_scratch_len, int8_filters_known, int8_filters_len,
+    round_filters,
 };
 pub(super) use pack::Filters;
 

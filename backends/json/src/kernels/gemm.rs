@@ -25,7 +25,10 @@ use super::precision::Math;
 use super::sizes::reach;
 pub(crate) use block::scratch_len as block_scratch_len;
 use block::{Panels, Source};
-pub use int8::{INT8_LAYOUT, Int8, Int8Columns, Int8Known, fits_int8, gemm_int8, int8_len, int8_scratch_len, round_b};
+pub use int8::{
+    INT8_LAYOUT, Int8, Int8Columns, Int8Known, fits_int8, gemm_int8, int8_is_on_amx, int8_len, int8_scratch_len,
+    round_b,
+};
 pub(super) use int8::{ZERO, inverse, magnitude, scale_of};
 pub(crate) use pack::panels;
 pub use pack::{pack_b, packed_b_len};

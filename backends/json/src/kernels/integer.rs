@@ -7,6 +7,8 @@
 
 mod affine;
 #[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -25,6 +27,8 @@ mod rows;
 mod stats;
 mod strips;
 mod table;
+#[cfg(target_arch = "x86_64")]
+mod tail;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -111,18 +115,25 @@ struct Space {
     widens: bool,
     /// Columns whose panels are packed together, where B is not.
     columns: usize,
+    /// `f32` values of scratch for matrix units.
+    units: usize,
 }
 
 /// `f32` values in whose place [`PanelStats`] are.
 const STATS: usize = size_of::<PanelStats>() / size_of::<f32>();
 
 impl Space {
-    fn new(shape: &Shape, packed: bool, widens: bool) -> Option<Space> {
+    fn new(shape: &Shape, packed: bool, dot: Dot) -> Option<Space> {
         let depth = shape.k.checked_next_multiple_of(DEPTH)?;
+        let widens = dot.widens();
         let fit = if widens { CACHED / (2 * depth.max(1)) } else { CACHED_BYTES / depth.max(1) };
         let rows = fit.clamp(MOST_ROWS, MOST_TILES * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
         let columns = if packed { 0 } else { shape.n.checked_next_multiple_of(PANEL)? };
-        Some(Space { rows: rows.min(shape.m.max(1)), depth, widens, columns })
+        #[cfg(target_arch = "x86_64")]
+        let units = if dot == Dot::Amx { amx::scratch_len(depth)?.div_ceil(size_of::<f32>()) } else { 0 };
+        #[cfg(not(target_arch = "x86_64"))]
+        let units = 0;
+        Some(Space { rows: rows.min(shape.m.max(1)), depth, widens, columns, units })
     }
 
     /// `f32` values of one thread's scratch; `None` if they cannot be counted.
@@ -131,15 +142,21 @@ impl Space {
         let panels = self.columns.checked_mul(self.depth)?.div_ceil(4).checked_add(self.columns / PANEL * STATS)?;
         let wide = if self.widens { elements.div_ceil(2) } else { 0 };
         let rows = elements.div_ceil(4).checked_add(wide)?;
-        rows.checked_add(self.rows)?.checked_add(panels)
+        rows.checked_add(self.rows)?.checked_add(panels)?.checked_add(self.units)
     }
 }
 
-/// `f32` values of scratch that [`product`] needs on this many threads; `None` if they cannot be counted.
-pub fn scratch_len(shape: &Shape, packed: bool, threads: usize) -> Option<usize> {
-    // Which dot products there are, and what is known of B, is left open.
-    let each = [true, false].map(|widens| Space::new(shape, packed, widens)?.len());
-    each[0]?.max(each[1]?).checked_mul(threads)
+/// `f32` values of scratch that [`product`] needs; `None` if they cannot be counted.
+pub fn scratch_len(threads: &Threads, shape: &Shape, packed: bool) -> Option<usize> {
+    // What is known of B, without which rows are widened, is left open.
+    let dots = [Dot::Wide, Dot::of_product(threads, shape.m, shape.k)];
+    let each = dots.map(|dot| Space::new(shape, packed, dot)?.len());
+    each[0]?.max(each[1]?).checked_mul(threads.count())
+}
+
+/// Whether [`product`] computes this by matrix units.
+pub fn is_on_amx(threads: &Threads, shape: &Shape) -> bool {
+    Dot::of_product(threads, shape.m, shape.k) == Dot::Amx
 }
 
 /// The rows and columns that one task computes.
@@ -175,10 +192,10 @@ pub fn product(
         Right::Packed(_, stats) => !stats.is_empty(),
         Right::Strided(..) => wants_stats(threads, shape.m),
     };
-    let dot = Dot::of(threads.isa());
+    let dot = Dot::of_product(threads, shape.m, shape.k);
     // VNNI needs the sums of columns at most, which are found as fast as B is read.
     let dot = if shape.k > 0 && (known || !dot.widens()) { dot } else { Dot::Wide };
-    let space = Space::new(&shape, packed, dot.widens());
+    let space = Space::new(&shape, packed, dot);
     let Some((space, each)) = space.and_then(|space| Some((space, space.len()?))) else {
         panic!("the sizes are too large");
     };
@@ -250,12 +267,14 @@ struct Scratch<'s> {
     sums: &'s mut [i32],
     stats: &'s mut [PanelStats],
     panels: &'s mut [i8],
+    units: &'s mut [u8],
 }
 
 impl Space {
     fn cut<'s>(&self, scratch: &'s mut [f32]) -> Scratch<'s> {
         let elements = self.rows * self.depth;
-        let (sums, rest) = scratch.split_at_mut(self.rows);
+        let (units, rest) = scratch.split_at_mut(self.units);
+        let (sums, rest) = rest.split_at_mut(self.rows);
         let (wide, rest) = rest.split_at_mut(if self.widens { elements.div_ceil(2) } else { 0 });
         let (bytes, rest) = rest.split_at_mut(elements.div_ceil(4));
         let (stats, panels) = rest.split_at_mut(self.columns / PANEL * STATS);
@@ -268,6 +287,7 @@ impl Space {
                 bytes: as_bytes(bytes),
                 stats: stats.align_to_mut::<PanelStats>().1,
                 panels: panels.align_to_mut::<i8>().1,
+                units: as_bytes(units),
             }
         }
     }
@@ -293,7 +313,7 @@ impl<R: Rows> Block<'_, R> {
     /// # Safety
     /// No other task writes these rows and columns of C, whose length was checked; `columns` starts at a panel.
     unsafe fn run(&self, rows: Range<usize>, columns: Range<usize>, scratch: &mut [f32]) {
-        let Scratch { bytes, wide, sums, stats, panels } = self.space.cut(scratch);
+        let Scratch { bytes, wide, sums, stats, panels, units } = self.space.cut(scratch);
         let (depth, k) = (self.space.depth, self.shape.k);
         let panels = match self.b {
             Right::Packed(b, stats) => {
@@ -326,7 +346,7 @@ impl<R: Rows> Block<'_, R> {
                 gather::widen(self.isa, bytes, zero, wide);
             }
             // SAFETY: as this function's.
-            unsafe { self.tiles(&Gathered { bytes, wide, peaks, sums, zero }, block, columns.clone(), panels) };
+            unsafe { self.tiles(&Gathered { bytes, wide, peaks, sums, zero }, block, columns.clone(), panels, units) };
         }
     }
 
@@ -349,7 +369,14 @@ impl<R: Rows> Block<'_, R> {
     ///
     /// # Safety
     /// As [`Block::run`].
-    unsafe fn tiles(&self, a: &Gathered<'_>, rows: Range<usize>, columns: Range<usize>, panels: Panels<'_>) {
+    unsafe fn tiles(
+        &self,
+        a: &Gathered<'_>,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        panels: Panels<'_>,
+        units: &mut [u8],
+    ) {
         let (depth, step) = (self.space.depth, self.dot.panels());
         for first in (0..columns.len().div_ceil(PANEL)).step_by(step) {
             let start = columns.start + first * PANEL;
@@ -394,7 +421,7 @@ impl<R: Rows> Block<'_, R> {
             };
             // SAFETY: this task writes these rows and columns alone, and they are in C; an `Isa` that reaches the kernels was
             // checked against the CPU, and so was what dot products it has.
-            unsafe { multiply::multiply(&tiles, self.dot, self.isa != Isa::Portable) };
+            unsafe { multiply::multiply(&tiles, self.dot, self.isa != Isa::Portable, units) };
         }
     }
 }

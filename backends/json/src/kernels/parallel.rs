@@ -12,6 +12,8 @@ pub struct Threads {
     isa: Isa,
     count: usize,
     pool: Option<ThreadPool>,
+    /// Whether products of bytes may use matrix units, where there are any.
+    amx: bool,
     /// What computes products of bf16, whatever else there is.
     #[cfg(test)]
     only: Option<Unit>,
@@ -32,6 +34,7 @@ impl Threads {
             isa,
             count,
             pool,
+            amx: true,
             #[cfg(test)]
             only: None,
         }
@@ -41,6 +44,20 @@ impl Threads {
     #[cfg(test)]
     pub(crate) fn with_unit(count: usize, unit: Unit) -> Threads {
         Threads { only: Some(unit), ..Threads::with_isa(count, Isa::Avx512) }
+    }
+
+    /// Has products of bytes computed by vectors alone, or not.
+    pub fn with_amx(self, amx: bool) -> Threads {
+        Threads { amx, ..self }
+    }
+
+    /// Whether products of bytes use matrix units. The first question asks the kernel of the operating system for them.
+    pub(crate) fn has_amx(&self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        let is_there = || self.isa == Isa::Avx512 && super::amx::multiplies_bytes();
+        #[cfg(not(target_arch = "x86_64"))]
+        let is_there = || false;
+        self.amx && is_there()
     }
 
     /// What computes products of bf16. The first question asks the kernel of the operating system for matrix units.

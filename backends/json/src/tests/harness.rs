@@ -86,9 +86,25 @@ pub(super) fn call_of(step: &serde_json::Value) -> &str {
     call.as_str().or_else(|| call.as_object()?.keys().next().map(String::as_str)).expect("call")
 }
 
-/// Threads of every instruction set: one, two and three.
+/// Threads of every instruction set: one, two and three, without matrix units.
 pub(crate) fn configurations() -> impl Iterator<Item = Threads> {
-    Isa::available().iter().flat_map(|&isa| [1, 2, 3].map(|count| Threads::with_isa(count, isa)))
+    Isa::available().iter().flat_map(|&isa| [1, 2, 3].map(|count| Threads::with_isa(count, isa).with_amx(false)))
+}
+
+/// The same, then those that multiply bytes by matrix units.
+pub(crate) fn byte_configurations() -> impl Iterator<Item = Threads> {
+    configurations().chain(with_amx())
+}
+
+/// One thread and two that multiply bytes by matrix units, which are emulated where there are none. None, and a word of it, without
+/// AVX512-VNNI, which comes with them.
+#[expect(clippy::print_stderr, reason = "what is not tested is told")]
+pub(crate) fn with_amx() -> Vec<Threads> {
+    let threads: Vec<Threads> = [1, 2].map(Threads::new).into_iter().filter(Threads::has_amx).collect();
+    if threads.is_empty() {
+        eprintln!("not tested: products of bytes by matrix units need AVX512-VNNI");
+    }
+    threads
 }
 
 /// The integers that numbers are rounded to with one scale, and the scale, by the definition.

@@ -78,11 +78,16 @@ impl Space {
     }
 }
 
-/// f32 values of scratch on so many threads; `None` if they cannot be counted.
-pub fn conv_int8_scratch_len(p: &ConvParams, threads: usize) -> Option<usize> {
+/// Whether convolutions with such filters are computed by matrix units.
+pub fn conv_int8_is_on_amx(threads: &Threads, p: &ConvParams) -> bool {
+    Space::new(p).is_some_and(|space| integer::is_on_amx(threads, &space.shape))
+}
+
+/// f32 values of scratch on these threads; `None` if they cannot be counted.
+pub fn conv_int8_scratch_len(threads: &Threads, p: &ConvParams) -> Option<usize> {
     let space = Space::new(p)?;
-    let of_product = integer::scratch_len(&space.shape, true, threads)?;
-    space.bytes.div_ceil(4).checked_add(p.oc)?.checked_add(threads)?.checked_add(of_product)
+    let of_product = integer::scratch_len(threads, &space.shape, true)?;
+    space.bytes.div_ceil(4).checked_add(p.oc)?.checked_add(threads.count())?.checked_add(of_product)
 }
 
 /// y = act(x * w + bias + residual) in one group, x and w rounded; x, residual and y are NCHW16c. Where a number of an image of x is not
@@ -105,7 +110,7 @@ pub fn conv_int8(
     assert!(p.group == 1 && kind.supports(p), "{p:?} is not supported");
     assert!(Some(x.len()) == kind.input_len(p) && Some(y.len()) == kind.output_len(p));
     assert!(bias.is_none_or(|bias| bias.len() == p.oc) && residual.is_none_or(|residual| residual.len() == y.len()));
-    assert!(conv_int8_scratch_len(p, threads.count()).is_some_and(|len| scratch.len() >= len));
+    assert!(conv_int8_scratch_len(threads, p).is_some_and(|len| scratch.len() >= len));
     let (from, to) = (x.len() / p.n.max(1), y.len() / p.n.max(1));
     for image in 0..p.n {
         let (x, y) = (&x[image * from..][..from], &mut y[image * to..][..to]);
@@ -276,7 +281,7 @@ mod tests {
     use super::super::tests::{Case as Sizes, params};
     use super::*;
     use crate::kernels::layout::{from_blocked, to_blocked};
-    use crate::tests::harness::{configurations, noise, rounded};
+    use crate::tests::harness::{byte_configurations, noise, rounded};
 
     /// As the cases of the other kernels.
     const SIZES: &[Sizes] = &[
@@ -333,7 +338,7 @@ mod tests {
             let known = int8_filters_known(threads, p, &packed);
             let filters = Int8 { packed: &packed, known: &known };
             let mut y = vec![f32::NAN; image_len(true, [p.n, p.oc, p.oh, p.ow]).expect("countable")];
-            let mut scratch = vec![f32::NAN; conv_int8_scratch_len(p, threads.count()).expect("countable")];
+            let mut scratch = vec![f32::NAN; conv_int8_scratch_len(threads, p).expect("countable")];
             conv_int8(threads, p, &x, filters, Some(&self.bias), residual.as_deref(), &mut y, &mut scratch);
             let mut plain = vec![f32::NAN; p.n * p.oc * p.oh * p.ow];
             from_blocked(threads, p.n, p.oc, p.oh * p.ow, &y, &mut plain);
@@ -380,7 +385,7 @@ mod tests {
                 let act = [Activation::Relu, Activation::None][index / 2 % 2];
                 let case = Case::new(params(sizes, act), adds);
                 let want = case.expected();
-                for threads in configurations() {
+                for threads in byte_configurations() {
                     let (isa, count) = (threads.isa(), threads.count());
                     assert_eq!(case.found(&threads), want, "{sizes:?} {isa:?} {count} threads");
                 }
@@ -395,7 +400,7 @@ mod tests {
         let mut case = Case::new(params(sizes, Activation::None), false);
         let plain = case.found(&Threads::new(1));
         (case.x[7], case.x[16 * 25 + 399]) = (f32::INFINITY, f32::NAN);
-        for threads in configurations() {
+        for threads in byte_configurations() {
             let found = case.found(&threads);
             assert!(found[..2 * 16 * 25].iter().all(|number| number.is_nan()));
             assert_eq!(found[2 * 16 * 25..], plain[2 * 16 * 25..]);

@@ -159,10 +159,15 @@ impl Int8Known {
     }
 }
 
-/// f32 values of scratch on so many threads; `None` if they cannot be counted.
-pub fn int8_scratch_len(p: &GemmParams, threads: usize) -> Option<usize> {
+/// Whether products with such a B are computed by matrix units.
+pub fn int8_is_on_amx(threads: &Threads, p: &GemmParams) -> bool {
+    Space::new(p).is_some_and(|space| integer::is_on_amx(threads, &space.shape))
+}
+
+/// f32 values of scratch on these threads; `None` if they cannot be counted.
+pub fn int8_scratch_len(threads: &Threads, p: &GemmParams) -> Option<usize> {
     let space = Space::new(p)?;
-    let of_product = integer::scratch_len(&space.shape, true, threads)?;
+    let of_product = integer::scratch_len(threads, &space.shape, true)?;
     space.bytes.div_ceil(4).checked_add(p.m)?.checked_add(of_product)
 }
 
@@ -337,7 +342,7 @@ impl Kernel for RoundRow<'_> {
 mod tests {
     use super::*;
     use crate::kernels::Activation;
-    use crate::tests::harness::{configurations, noise, rounded};
+    use crate::tests::harness::{byte_configurations, noise, rounded};
 
     fn packed(p: &GemmParams, b: &[f32]) -> Vec<i8> {
         let panels = integer::packed_len(p.k, p.n).expect("countable");
@@ -352,7 +357,7 @@ mod tests {
         let packed = packed(p, b);
         let known = Int8Known::new(threads, p, &packed);
         let mut c = vec![f32::NAN; p.batch[0] * p.batch[1] * p.m * p.n];
-        let mut scratch = vec![f32::NAN; int8_scratch_len(p, threads.count()).expect("countable")];
+        let mut scratch = vec![f32::NAN; int8_scratch_len(threads, p).expect("countable")];
         gemm_int8(threads, p, a, Int8 { packed: &packed, known: &known }, &mut c, e, &mut scratch);
         c
     }
@@ -396,7 +401,7 @@ mod tests {
                         if e.act == Activation::Relu { sum.max(0.0) } else { sum }
                     })
                     .collect();
-                for threads in configurations() {
+                for threads in byte_configurations() {
                     let found = run(&threads, &p, &a, &b, &e);
                     assert_eq!(found, want, "{m}x{n}x{k} {:?} {} threads", threads.isa(), threads.count());
                 }
@@ -413,7 +418,7 @@ mod tests {
         (a[3], a[70 + 69], a[140]) = (f32::INFINITY, f32::NAN, f32::NEG_INFINITY);
         a[210..280].fill(1e-40);
         a[280..350].fill(0.0);
-        for threads in configurations() {
+        for threads in byte_configurations() {
             let found = run(&threads, &p, &a, &b, &Epilogue::default());
             assert!(found[..24].iter().all(|number| number.is_nan()), "{found:?}");
             assert!(found[24..40].iter().all(|&number| number == 0.0), "{found:?}");

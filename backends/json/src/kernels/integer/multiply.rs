@@ -5,9 +5,9 @@ use super::dot::Dot;
 use super::tile::Places;
 use super::tile::Tiles;
 #[cfg(target_arch = "x86_64")]
-use super::{pairs, vnni, vnni_row, vnni512, wide};
+use super::{amx, pairs, vnni, vnni_row, vnni512, wide};
 
-/// Computes and writes the tiles; `vectors` says whether the instruction set has any.
+/// Computes and writes the tiles; `vectors` says whether the instruction set has any, and `scratch` is what [`Dot::Amx`] needs.
 ///
 /// # Panics
 /// If a length is not what the dot products read.
@@ -15,7 +15,7 @@ use super::{pairs, vnni, vnni_row, vnni512, wide};
 /// # Safety
 /// The rows and columns of `finish` are in C, and nothing else accesses them; the CPU has what `dot` and `vectors` say.
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables, reason = "only x86-64 has a choice"))]
-pub(super) unsafe fn multiply(tiles: &Tiles<'_>, dot: Dot, vectors: bool) {
+pub(super) unsafe fn multiply(tiles: &Tiles<'_>, dot: Dot, vectors: bool, scratch: &mut [u8]) {
     tiles.check(dot);
     match dot {
         #[cfg(target_arch = "x86_64")]
@@ -35,6 +35,9 @@ pub(super) unsafe fn multiply(tiles: &Tiles<'_>, dot: Dot, vectors: bool) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         Dot::Vnni512 => unsafe { vnni512::run(tiles) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Dot::Amx => unsafe { amx::run(tiles, scratch) },
         // SAFETY: the caller vouches for C.
         _ => unsafe { tiles.portable() },
     }

@@ -59,7 +59,7 @@ pub(super) fn look(dot: Dot, panels: &[i8], k: usize, stats: &mut [PanelStats]) 
             Dot::Wide => PanelStats::default(),
             // SAFETY: a CPU that has these dot products has AVX2.
             Dot::Pairs => unsafe { x86::look(panel) },
-            Dot::Vnni256 | Dot::Vnni512 => {
+            Dot::Vnni256 | Dot::Vnni512 | Dot::Amx => {
                 // SAFETY: as above.
                 let sums = unsafe { x86::sums(panel) };
                 PanelStats { sums, ..PanelStats::default() }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::kernels::elementwise::Binary;
 use crate::kernels::layout::BLOCK;
-use crate::tests::harness::configurations;
+use crate::tests::harness::{byte_configurations, configurations, with_amx};
 
 /// Bytes that are the same in every run.
 fn bytes(len: usize, seed: u64) -> Vec<u8> {
@@ -82,7 +82,7 @@ fn products_are_exact() {
                 let shape = Shape { m, n, k };
                 let mut packed = vec![1i8; packed_len(k, n).expect("countable")];
                 pack(k, n, &b, [n, 1], right, &mut packed);
-                for threads in configurations() {
+                for threads in byte_configurations() {
                     let known = stats(threads.isa(), &packed, k);
                     let sides = [
                         Right::Packed(&packed, &[]),
@@ -91,7 +91,7 @@ fn products_are_exact() {
                     ];
                     for (case, side) in sides.into_iter().enumerate() {
                         let is_packed = matches!(side, Right::Packed(..));
-                        let scratch = scratch_len(&shape, is_packed, threads.count()).expect("countable");
+                        let scratch = scratch_len(&threads, &shape, is_packed).expect("countable");
                         let (isa, count) = (threads.isa(), threads.count());
                         let name = format!("{m}x{n}x{k} {byte:?} {right:?} {isa:?} {count} {case}");
                         let plain = Plain { bytes: &a, byte, zero, columns: k };
@@ -159,13 +159,13 @@ fn products_in_chains_are_exact() {
             pack(k, n, &b, [n, 1], Byte::I8, &mut packed);
             let rows = vec![vec![i32::from(most) - 3; k]; m];
             let sums = expect(&rows, |k, n_| Byte::I8.number(b[k * n + n_]), n);
-            for threads in configurations() {
+            for threads in byte_configurations() {
                 let known = stats(threads.isa(), &packed, k);
                 if Dot::available(threads.isa()).contains(&Dot::Pairs) {
                     let as_said = looked(Dot::Pairs, &packed, k).iter().all(|stats| stats.chain(most) == chain);
                     assert!(as_said || !k.is_multiple_of(16), "{k} {weight} {most}");
                 }
-                let scratch = scratch_len(&Shape { m, n, k }, true, threads.count()).expect("countable");
+                let scratch = scratch_len(&threads, &Shape { m, n, k }, true).expect("countable");
                 let plain = Plain { bytes: &a, byte: Byte::U8, zero: 3, columns: k };
                 let name = format!("{k} {weight} {most} {:?}", threads.isa());
                 check(&name, &sums, &Epilogue::default(), n, |out| {
@@ -177,56 +177,121 @@ fn products_in_chains_are_exact() {
     }
 }
 
-/// Every dot product that the CPU has, on every number of rows and panels of a tile.
-#[test]
-fn dot_products_are_alike() {
-    let (most_rows, most_panels, depth) = (13, 4, 20);
+/// All dot products of an instruction set, and matrix units.
+fn all(isa: Isa) -> Vec<Dot> {
+    let mut all = Dot::available(isa).to_vec();
+    if Threads::with_isa(1, isa).has_amx() {
+        all.push(Dot::Amx);
+    }
+    all
+}
+
+/// What any dot products make of rows and panels of so many elements, on every number of panels.
+fn alike(isa: Isa, rows_of: &[usize], depth: usize) {
+    let (most_rows, most_panels, zero) = (rows_of.iter().copied().max().unwrap_or(0), MOST_PANELS, 77);
     let b: Vec<i8> = bytes(most_panels * PANEL * depth, 7).iter().map(|&byte| byte as i8).collect();
     let rows = bytes(most_rows * depth, 8);
-    let zero = 77;
-    for &isa in Isa::available() {
-        let wide: Vec<i16> = rows.iter().map(|&byte| i16::from(byte) - i16::from(zero)).collect();
-        let peaks: Vec<u8> = rows.chunks(MOST_ROWS * depth).map(|tile| *tile.iter().max().expect("bytes")).collect();
-        let e = Epilogue::default();
-        let multiply = |dot: Dot, finds: bool, m: usize, panels: usize| {
-            let known = match dot {
-                Dot::Wide => Vec::new(),
-                _ if finds => vec![PanelStats::default(); most_panels],
-                _ => looked(dot, &b, depth),
-            };
-            let width = panels * PANEL - 3;
-            let mut out = vec![0; m * width];
-            for first in (0..panels).step_by(dot.panels()) {
-                let range = first..panels.min(first + dot.panels());
-                let columns = range.start * PANEL..width.min(range.end * PANEL);
-                let target = Out::Sums(&mut out).target();
-                let finish = Finish { sums: &[], rows: m, row: 0, columns, steps: [width, BLOCK], out: target, e: &e };
-                let tiles = Tiles {
-                    bytes: &rows[..m * depth],
-                    places: Places::dense(depth),
-                    ahead: false,
-                    wide: &wide[..m * depth],
-                    peaks: &peaks[..m.div_ceil(MOST_ROWS)],
-                    zero,
-                    b: &b[range.start * depth * PANEL..range.end * depth * PANEL],
-                    finds,
-                    stats: known.get(range).unwrap_or_default(),
-                    depth,
-                    finish,
-                };
-                // SAFETY: the rows and columns are in `out`; the CPU has what is available.
-                unsafe { multiply::multiply(&tiles, dot, isa != Isa::Portable) };
-            }
-            out
+    let wide: Vec<i16> = rows.iter().map(|&byte| i16::from(byte) - i16::from(zero)).collect();
+    let peaks: Vec<u8> = rows.chunks(MOST_ROWS * depth).map(|tile| *tile.iter().max().expect("bytes")).collect();
+    let e = Epilogue::default();
+    let multiply = |dot: Dot, finds: bool, m: usize, panels: usize| {
+        let known = match dot {
+            Dot::Wide => Vec::new(),
+            _ if finds => vec![PanelStats::default(); most_panels],
+            _ => looked(dot, &b, depth),
         };
-        for (m, panels) in (1..=most_rows).flat_map(|m| (1..=most_panels).map(move |panels| (m, panels))) {
-            let want = multiply(Dot::Wide, false, m, panels);
-            for &dot in Dot::available(isa) {
-                for finds in [false, true].into_iter().take(if dot == Dot::Vnni512 { 2 } else { 1 }) {
-                    let found = multiply(dot, finds, m, panels);
-                    assert_eq!(found, want, "{isa:?} {dot:?} {finds} {m} rows, {panels} panels");
-                }
+        let width = panels * PANEL - 3;
+        let mut out = vec![0; m * width];
+        for first in (0..panels).step_by(dot.panels()) {
+            let range = first..panels.min(first + dot.panels());
+            let columns = range.start * PANEL..width.min(range.end * PANEL);
+            let target = Out::Sums(&mut out).target();
+            let finish = Finish { sums: &[], rows: m, row: 0, columns, steps: [width, BLOCK], out: target, e: &e };
+            let tiles = Tiles {
+                bytes: &rows[..m * depth],
+                places: Places::dense(depth),
+                ahead: false,
+                wide: &wide[..m * depth],
+                peaks: &peaks[..m.div_ceil(MOST_ROWS)],
+                zero,
+                b: &b[range.start * depth * PANEL..range.end * depth * PANEL],
+                finds,
+                stats: known.get(range).unwrap_or_default(),
+                depth,
+                finish,
+            };
+            let mut units =
+                vec![1; Space::new(&Shape { m, n: width, k: depth }, true, dot).expect("countable").units * 4];
+            // SAFETY: the rows and columns are in `out`; the CPU has what is available.
+            unsafe { multiply::multiply(&tiles, dot, isa != Isa::Portable, &mut units) };
+        }
+        out
+    };
+    for (m, panels) in rows_of.iter().flat_map(|&m| (1..=most_panels).map(move |panels| (m, panels))) {
+        let want = multiply(Dot::Wide, false, m, panels);
+        for dot in all(isa) {
+            for finds in [false, true].into_iter().take(if dot == Dot::Vnni512 { 2 } else { 1 }) {
+                let found = multiply(dot, finds, m, panels);
+                assert_eq!(found, want, "{isa:?} {dot:?} {finds} {m} rows of {depth}, {panels} panels");
             }
+        }
+    }
+}
+
+/// Every dot product that the CPU has, on every number of rows and panels of a tile, and on rows that are cut into several.
+#[test]
+fn dot_products_are_alike() {
+    for &isa in Isa::available() {
+        alike(isa, &(1..=13).collect::<Vec<usize>>(), 20);
+        for depth in [64, 100, 132, 256] {
+            alike(isa, &[1, 7, 16, 17, 33, 50], depth);
+        }
+    }
+}
+
+/// Bytes and numbers that come of a product with random weights.
+fn results(threads: &Threads, shape: Shape, rows: &impl Rows) -> (Vec<u8>, Vec<f32>) {
+    let Shape { m, n, k } = shape;
+    let (b, factors) = (bytes(k * n, 2), reals(n, 3));
+    let mut packed = vec![1i8; packed_len(k, n).expect("countable")];
+    pack(k, n, &b, [n, 1], Byte::I8, &mut packed);
+    let (known, e) = (stats(threads.isa(), &packed, k), Epilogue { factors: &factors, ..Epilogue::default() });
+    let mut scratch = vec![f32::NAN; scratch_len(threads, &shape, true).expect("countable")];
+    let (mut of_bytes, mut real, right) = (vec![0; m * n], vec![f32::NAN; m * n], Right::Packed(&packed, &known));
+    product(threads, shape, rows, right, Out::Bytes(&mut of_bytes, Byte::U8, 128), &e, &mut scratch);
+    product(threads, shape, rows, right, Out::Real(&mut real), &e, &mut scratch);
+    (of_bytes, real)
+}
+
+/// Products of several blocks of rows, and windows of several lines, by matrix units and by vectors.
+#[test]
+fn matrix_units_are_exact() {
+    let plain = Threads::new(1).with_amx(false);
+    for (m, n, k) in [(200, 40, 2100), (97, 33, 64), (16, 8, 256), (300, 20, 72), (130, 70, 3072)] {
+        let (shape, a) = (Shape { m, n, k }, bytes(m * k, 1));
+        let rows = Plain { bytes: &a, byte: Byte::I8, zero: 3, columns: k };
+        let want = results(&plain, shape, &rows);
+        for threads in with_amx() {
+            assert!(is_on_amx(&threads, &shape));
+            assert!(results(&threads, shape, &rows) == want, "{shape:?} {}", threads.count());
+        }
+    }
+    for (channels, size, kernel, strides) in [
+        (80, [20, 33], [3, 3], [1, 1]),
+        (24, [40, 56], [3, 3], [2, 2]),
+        (4, [60, 50], [7, 7], [2, 2]),
+        (64, [9, 7], [3, 3], [1, 1]),
+    ] {
+        let (x, pads) = (bytes(2 * size[0] * size[1] * channels, 5), kernel.map(|taps| taps / 2));
+        let out = [0, 1].map(|axis| size[axis].div_ceil(strides[axis]));
+        let dilations = [1, 1];
+        let rows = Image { size, kernel, strides, pads, out, dilations, ..image(&x, Byte::U8, 9, channels) };
+        let k = window_len(kernel, channels).expect("countable");
+        let shape = Shape { m: 2 * out[0] * out[1], n: 40, k };
+        let want = results(&plain, shape, &rows);
+        for threads in with_amx() {
+            assert!(is_on_amx(&threads, &shape));
+            assert!(results(&threads, shape, &rows) == want, "{kernel:?} of {channels} {}", threads.count());
         }
     }
 }
@@ -285,8 +350,8 @@ fn convolved(name: &str, image: &Image<'_>, images: usize, b: &[u8], n: usize) {
     let mut packed = vec![1i8; packed_len(k, n).expect("countable")];
     pack(k, n, &padded, [1, k], Byte::I8, &mut packed);
     let shape = Shape { m: sums.len() / n, n, k };
-    for threads in configurations() {
-        let scratch = scratch_len(&shape, true, threads.count()).expect("countable");
+    for threads in byte_configurations() {
+        let scratch = scratch_len(&threads, &shape, true).expect("countable");
         for known in [&[][..], &stats(threads.isa(), &packed, shape.k)] {
             check(&format!("{name} {:?}", threads.isa()), &sums, &e, shape.n, |out| {
                 let b = Right::Packed(&packed, known);
@@ -459,7 +524,7 @@ fn results_that_are_not_numbers() {
     for (factors, rows) in [(&factors[..], &[][..]), (&[], &factors[..7])] {
         let e = Epilogue { factors, rows, clamp: (0.0, 6.0), ..Epilogue::default() };
         for threads in configurations() {
-            let mut scratch = vec![0.0; scratch_len(&shape, true, threads.count()).expect("countable")];
+            let mut scratch = vec![0.0; scratch_len(&threads, &shape, true).expect("countable")];
             let known = stats(threads.isa(), &packed, k);
             let plain = Plain { bytes: &a, byte: Byte::U8, zero: 0, columns: k };
             for stats in [&[][..], &known] {

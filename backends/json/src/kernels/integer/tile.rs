@@ -11,7 +11,7 @@ pub(super) const MOST_ROWS: usize = 6;
 /// Calls `$tile::<P>(.., row)` for all rows of a range, [`MOST_ROWS`] at a time and then what is left.
 #[cfg(target_arch = "x86_64")]
 macro_rules! each_tile {
-    ($rows:expr, $tile:ident $(::<$wide:literal>)?, $($argument:expr),+) => {{
+    ($rows:expr, $tile:ident $(::<$wide:tt>)?, $($argument:expr),+) => {{
         let std::ops::Range { start: mut row, end: rows } = $rows;
         while row + super::tile::MOST_ROWS <= rows {
             $tile::<{ super::tile::MOST_ROWS } $(, $wide)?>($($argument),+, row);
@@ -37,7 +37,7 @@ pub(super) const MOST_WINDOWS: usize = 7;
 /// Calls `$tile::<P>(.., row)` for `$rows` rows, in tiles of nearly as many each, [`MOST_WINDOWS`] at most.
 #[cfg(target_arch = "x86_64")]
 macro_rules! each_even_tile {
-    ($rows:expr, $tile:ident $(::<$wide:literal>)?, $($argument:expr),+) => {{
+    ($rows:expr, $tile:ident $(::<$wide:tt>)?, $($argument:expr),+) => {{
         let (rows, tiles) = ($rows, $rows.div_ceil(super::tile::MOST_WINDOWS));
         for index in 0..tiles {
             let std::ops::Range { start: row, end } = crate::kernels::parallel::part(rows, tiles, index);
@@ -90,7 +90,7 @@ impl Places {
 pub(super) struct Tiles<'a> {
     /// Rows of `depth` elements; [`Dot::Wide`] does without.
     pub(super) bytes: &'a [u8],
-    /// Where they are; all but [`Dot::Vnni512`] take dense ones.
+    /// Where they are; dense ones, unless [`Dot::takes_pieces`].
     pub(super) places: Places,
     /// Whether the panels of B that follow are to be asked for.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only vectors of x86-64 multiply bytes"))]
@@ -123,7 +123,8 @@ impl Tiles<'_> {
         assert!(self.b.len() == panels * self.depth * PANEL);
         let elements = rows * self.depth;
         let dense = self.places == Places::dense(self.depth);
-        assert!(dense || dot == Dot::Vnni512 && !self.finds);
+        assert!(dense || dot.takes_pieces() && !self.finds);
+        assert!(!self.finds || dot == Dot::Vnni512);
         match dot {
             Dot::Wide => assert!(self.wide.len() == elements),
             Dot::Pairs => {
@@ -133,7 +134,7 @@ impl Tiles<'_> {
                 assert!(self.wide.len() == elements || self.peaks.iter().all(fits));
             }
             Dot::Vnni256 => assert!(self.bytes.len() == elements && self.stats.len() == panels),
-            Dot::Vnni512 => {
+            Dot::Vnni512 | Dot::Amx => {
                 let Places { lines, pieces, .. } = self.places;
                 assert!(lines > 0 && rows.is_multiple_of(lines) && self.stats.len() == panels);
                 assert!(pieces > 0 && self.depth.is_multiple_of(pieces * DEPTH));

@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 
-use super::dot::Dot;
 use super::finish::{Finish, Target};
 use super::pack::{DEPTH, PANEL};
 use super::rows::{Image, Rows};
@@ -32,7 +31,7 @@ impl<'a> Lines<'a> {
         let alone = kernel[1] == 1 || dilations[1] == 1;
         // Where windows have no pixels in common, gathered ones lie closer.
         let shared = kernel[0] * kernel[1] > strides[0] * strides[1];
-        let fits = block.dot == Dot::Vnni512 && alone && shared;
+        let fits = block.dot.takes_pieces() && alone && shared;
         let plain = !block.e.needs_sums() && !matches!(block.out, Target::Sums(_));
         let known = matches!(block.b, Right::Packed(_, stats) if !stats.is_empty());
         if !fits || !plain || !known || block.shape.k == 0 || !block.shape.m.is_multiple_of(out[1]) {
@@ -63,7 +62,8 @@ impl<'a> Lines<'a> {
         columns: Range<usize>,
         scratch: &mut [f32],
     ) {
-        let bytes = as_bytes(scratch);
+        let (units, bytes) = scratch.split_at_mut(block.space.units);
+        let (units, bytes) = (as_bytes(units), as_bytes(bytes));
         let mut next = lines.start;
         while next < lines.end {
             let (image, y) = (next / self.image.out[0], next % self.image.out[0]);
@@ -76,7 +76,7 @@ impl<'a> Lines<'a> {
                 self.copy(image, y * self.image.strides[0] + row, out);
             }
             // SAFETY: the caller vouches for the rows and columns of C.
-            unsafe { self.multiply(block, bytes, next..next + count, columns.clone()) };
+            unsafe { self.multiply(block, bytes, next..next + count, columns.clone(), units) };
             next += count;
         }
     }
@@ -105,7 +105,14 @@ impl<'a> Lines<'a> {
     ///
     /// # Safety
     /// As [`Lines::run`].
-    unsafe fn multiply<R: Rows>(&self, block: &Block<'_, R>, bytes: &[u8], lines: Range<usize>, columns: Range<usize>) {
+    unsafe fn multiply<R: Rows>(
+        &self,
+        block: &Block<'_, R>,
+        bytes: &[u8],
+        lines: Range<usize>,
+        columns: Range<usize>,
+        units: &mut [u8],
+    ) {
         let Right::Packed(b, stats) = block.b else { return };
         let (depth, step) = (block.space.depth, block.dot.panels());
         let Image { kernel, strides, dilations, channels, out, .. } = *self.image;
@@ -143,7 +150,7 @@ impl<'a> Lines<'a> {
                 finish,
             };
             // SAFETY: the caller vouches for C, and what dot products there are was checked against the CPU.
-            unsafe { multiply::multiply(&tiles, block.dot, true) };
+            unsafe { multiply::multiply(&tiles, block.dot, true, units) };
         }
     }
 }

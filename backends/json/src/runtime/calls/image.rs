@@ -58,9 +58,10 @@ pub(super) fn conv(signature: &Signature<'_>, conv: &Conv) -> Result<Ready, Erro
         return Err(bad_shapes(signature));
     }
     if conv.rounded {
-        let scratch = kernels::conv_int8_scratch_len(&params, signature.threads.count());
+        let scratch = kernels::conv_int8_scratch_len(signature.threads, &params);
         let scratch = scratch.ok_or_else(|| bad_shapes(signature))?;
-        return Ok(Ready { scratch, ..Ready::new(Rounded { params, known: OnceCell::new() }) });
+        let on_amx = kernels::conv_int8_is_on_amx(signature.threads, &params);
+        return Ok(Ready { scratch, ..Ready::new(Rounded { params, on_amx, known: OnceCell::new() }) });
     }
     if !conv.kind.is_on_units(&params, signature.threads) {
         params.math = Math::F32;
@@ -86,13 +87,14 @@ impl Call for Convolution {
 /// A convolution with filters of 8 bits.
 struct Rounded {
     params: ConvParams,
+    on_amx: bool,
     /// What is known of the filters: found out when they are first multiplied.
     known: OnceCell<Int8Known>,
 }
 
 impl Call for Rounded {
     fn computed_as(&self) -> Option<&'static str> {
-        Some("int8")
+        Some(if self.on_amx { "int8 amx" } else { "int8" })
     }
 
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {

@@ -159,6 +159,7 @@ impl Known {
 struct Gemm {
     tail: Tail,
     shape: Shape,
+    on_amx: bool,
     packed: bool,
     known: Known,
     /// Row and column stride of B.
@@ -183,12 +184,13 @@ pub(super) fn gemm(signature: &Signature<'_>, gemm: &IntegerGemm) -> Result<Read
         }
         let tail = Tail::new(signature, *n, b, gemm.act)?;
         let packed = gemm.packed.is_some();
-        let scratch = integer::scratch_len(&shape, packed, signature.threads.count());
+        let scratch = integer::scratch_len(signature.threads, &shape, packed);
         let scratch = scratch.and_then(|len| len.checked_add(n.checked_mul(LISTS)?)).ok_or_else(bad)?;
         let batch = if steps == [0, 0] { 1 } else { batch };
+        let on_amx = integer::is_on_amx(signature.threads, &shape);
         Ok(Ready {
             scratch,
-            ..Ready::new(Gemm { tail, shape, packed, known: Known::default(), strides, batch, steps })
+            ..Ready::new(Gemm { tail, shape, on_amx, packed, known: Known::default(), strides, batch, steps })
         })
     };
     if let Some([rows, columns]) = gemm.packed {
@@ -213,9 +215,18 @@ pub(super) fn gemm(signature: &Signature<'_>, gemm: &IntegerGemm) -> Result<Read
     }
 }
 
+/// What products of bytes are computed as, in profiles.
+fn computed_as(on_amx: bool) -> Option<&'static str> {
+    on_amx.then_some("amx")
+}
+
 impl Call for Gemm {
+    fn computed_as(&self) -> Option<&'static str> {
+        computed_as(self.on_amx)
+    }
+
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
-        let Gemm { tail, shape, packed, known, strides, batch, steps } = self;
+        let Gemm { tail, shape, packed, known, strides, batch, steps, .. } = self;
         tail.with(io, |io, e, mut out, scratch| {
             let (a, zero) = (io.inputs.bytes(A)?, zero(&io.inputs, A_ZERO, tail.a)?);
             for index in 0..*batch {
@@ -240,6 +251,7 @@ struct Conv {
     /// Of all images.
     windows: usize,
     depthwise: bool,
+    on_amx: bool,
     known: Known,
 }
 
@@ -263,24 +275,29 @@ pub(super) fn conv(signature: &Signature<'_>, conv: &IntegerConv) -> Result<Read
     let windows = count(&[n, oh, ow]).ok_or_else(bad)?;
     let taps = count(&kernel).ok_or_else(bad)?;
     let tail = Tail::new(signature, filters, if unsigned { Byte::U8 } else { Byte::I8 }, act)?;
-    let (len, scratch) = if depthwise {
+    let (len, scratch, on_amx) = if depthwise {
         let fits = filters == channels && taps <= integer::MAX_TAPS;
-        (count(&[channels, taps]).filter(|_| fits), integer::depthwise_scratch_len(channels, taps))
+        (count(&[channels, taps]).filter(|_| fits), integer::depthwise_scratch_len(channels, taps), false)
     } else {
         let k = integer::window_len(kernel, channels).ok_or_else(bad)?;
         let shape = Shape { m: windows, n: filters, k };
-        (integer::packed_len(k, filters), integer::scratch_len(&shape, true, signature.threads.count()))
+        let scratch = integer::scratch_len(signature.threads, &shape, true);
+        (integer::packed_len(k, filters), scratch, integer::is_on_amx(signature.threads, &shape))
     };
     if len.is_none_or(|len| signature.input(B).ok() != Some(&[len])) {
         return Err(bad());
     }
     let scratch = scratch.and_then(|len| len.checked_add(filters.checked_mul(LISTS)?)).ok_or_else(bad)?;
-    Ok(Ready { scratch, ..Ready::new(Conv { tail, image, windows, depthwise, known: Known::default() }) })
+    Ok(Ready { scratch, ..Ready::new(Conv { tail, image, windows, depthwise, on_amx, known: Known::default() }) })
 }
 
 impl Call for Conv {
+    fn computed_as(&self) -> Option<&'static str> {
+        computed_as(self.on_amx)
+    }
+
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
-        let Conv { tail, image, windows, depthwise, known } = self;
+        let Conv { tail, image, windows, depthwise, known, .. } = self;
         tail.with(io, |io, e, mut out, scratch| {
             let zero = zero(&io.inputs, A_ZERO, tail.a)?;
             let image = Image { bytes: io.inputs.bytes(A)?, zero, ..*image };

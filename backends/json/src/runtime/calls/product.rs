@@ -21,6 +21,8 @@ struct Product {
     params: GemmParams,
     /// The type of a B that is packed in the kernel's panels.
     packed: Option<DType>,
+    /// Whether a B of 8 bits is multiplied by matrix units.
+    on_amx: bool,
     /// What is known of a B of 8 bits: found out when it is first multiplied.
     known: OnceCell<Int8Known>,
     bias: Kind,
@@ -116,15 +118,15 @@ pub(super) fn gemm(signature: &Signature<'_>, gemm: &Gemm) -> Result<Ready, Erro
     if gemm.packed.is_none() || is_int8 || !params.is_on_units(signature.threads) {
         params.math = Math::F32;
     }
-    let threads = signature.threads.count();
     let scratch = match is_int8 {
-        true => kernels::int8_scratch_len(&params, threads),
-        false => kernels::gemm_scratch_len(&params, threads),
+        true => kernels::int8_scratch_len(signature.threads, &params),
+        false => kernels::gemm_scratch_len(&params, signature.threads.count()),
     };
     let scratch = scratch.ok_or_else(|| bad_shapes(signature))?;
     let dtype = signature.input_value(1).map(|value| value.dtype);
     let packed = dtype.filter(|_| gemm.packed.is_some());
-    Ok(Ready { scratch, ..Ready::new(Product { params, packed, known: OnceCell::new(), bias, act: gemm.act }) })
+    let on_amx = is_int8 && kernels::int8_is_on_amx(signature.threads, &params);
+    Ok(Ready { scratch, ..Ready::new(Product { params, packed, on_amx, known: OnceCell::new(), bias, act: gemm.act }) })
 }
 
 /// Sets at most two batch dimensions; neighbouring ones are joined where the strides allow.
@@ -161,6 +163,7 @@ fn batch(params: &mut GemmParams, a: &Side<'_>, b: &Side<'_>, lead: &[usize]) ->
 impl Call for Product {
     fn computed_as(&self) -> Option<&'static str> {
         match self.packed {
+            Some(DType::I8) if self.on_amx => Some("int8 amx"),
             Some(DType::I8) => Some("int8"),
             _ => self.params.math.on_units(),
         }

@@ -5,16 +5,24 @@
 
 use std::cell::Cell;
 
-/// The tiles of a thread.
+/// A tile: rows of four bytes each.
+type Tile = [[u32; 16]; 16];
+
+/// The tiles of a thread, and the rows and bytes of a row of each.
 #[derive(Clone, Copy)]
 struct State {
     configured: bool,
-    tiles: [[[u32; 16]; 16]; 8],
+    sizes: [[usize; 2]; 8],
+    tiles: [Tile; 8],
+}
+
+impl State {
+    const NONE: State = State { configured: false, sizes: [[0; 2]; 8], tiles: [[[0; 16]; 16]; 8] };
 }
 
 thread_local! {
     // Without a destructor and known before the program starts, so that a signal handler may use it.
-    static STATE: Cell<State> = const { Cell::new(State { configured: false, tiles: [[[0; 16]; 16]; 8] }) };
+    static STATE: Cell<State> = const { Cell::new(State::NONE) };
 }
 
 /// Has illegal instructions computed here if they are ones of matrix units; says that it did.
@@ -60,13 +68,13 @@ unsafe fn step(registers: &mut [libc::greg_t; 23]) -> Option<()> {
         (0x49, 0, 0) if rm != 4 && rm != 5 && reg == 0 && vvvv == 0 => {
             // SAFETY: the operand of the instruction.
             let config = unsafe { &*(register(registers, rm, map & 0x20 == 0) as *const [u8; 64]) };
-            let whole =
-                (0..8).all(|tile| config[16 + 2 * tile] == 64 && config[17 + 2 * tile] == 0 && config[48 + tile] == 16);
-            assert!(
-                config[..16] == [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] && whole,
-                "only whole tiles are emulated"
-            );
-            state = State { configured: true, tiles: [[[0; 16]; 16]; 8] };
+            assert!(config[..16] == [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], "the only palette");
+            state = State { configured: true, ..State::NONE };
+            for (tile, [rows, bytes]) in state.sizes.iter_mut().enumerate() {
+                *rows = usize::from(config[48 + tile]);
+                *bytes = usize::from(u16::from_le_bytes([config[16 + 2 * tile], config[17 + 2 * tile]]));
+                assert!(*rows <= 16 && *bytes <= 64 && bytes.is_multiple_of(4), "{rows} rows of {bytes} bytes");
+            }
         }
         (0x49, 0, 3) if modrm == 0xc0 && vvvv == 0 => state.configured = false,
         // TILEZERO.
@@ -78,22 +86,29 @@ unsafe fn step(registers: &mut [libc::greg_t; 23]) -> Option<()> {
             let base = register(registers, usize::from(sib & 7), map & 0x20 == 0);
             let stride = register(registers, usize::from(sib >> 3 & 7), map & 0x40 == 0) << (sib >> 6);
             let displacement = if mode == 1 { isize::from(at(6).cast_signed()) } else { 0 };
-            for (row, lanes) in state.tiles[reg].iter_mut().enumerate() {
-                let place =
-                    (base as *mut u8).wrapping_offset(displacement).wrapping_add(row * stride).cast::<[u32; 16]>();
+            let [rows, bytes] = state.sizes[reg];
+            if prefix == 3 {
+                state.tiles[reg] = [[0; 16]; 16];
+            }
+            for (row, lanes) in state.tiles[reg].iter_mut().enumerate().take(rows) {
+                let place = (base as *mut u8).wrapping_offset(displacement).wrapping_add(row * stride);
+                let lanes: *mut u8 = lanes.as_mut_ptr().cast();
                 // SAFETY: the operand of the instruction.
                 unsafe {
                     match prefix {
-                        3 => *lanes = place.read_unaligned(),
-                        _ => place.write_unaligned(*lanes),
+                        3 => lanes.copy_from(place, bytes),
+                        _ => place.copy_from(lanes, bytes),
                     }
                 }
             }
         }
-        // TDPBF16PS.
-        (0x5c, 2, 3) if state.configured => {
+        // TDPBF16PS and TDPBUSD.
+        (0x5c, 2, 3) | (0x5e, 1, 3) if state.configured => {
             assert!(reg != rm && reg != vvvv && rm != vvvv, "three tiles that differ");
+            let ([c, a, b], [rows, bytes]) = ([reg, rm, vvvv].map(|tile| state.sizes[tile]), state.sizes[rm]);
+            assert!(c == [rows, b[1]] && a == [rows, bytes] && b[0] == bytes / 4, "{c:?} is not of {a:?} and {b:?}");
             let (a, b) = (state.tiles[rm], state.tiles[vvvv]);
+            let product = if opcode == 0x5c { product_of_bf16 } else { product_of_bytes };
             product(&mut state.tiles[reg], &a, &b);
         }
         _ => return None,
@@ -113,7 +128,7 @@ fn register(registers: &[libc::greg_t; 23], number: usize, high: bool) -> usize 
 }
 
 /// The sums of even and of odd elements are apart until the end, as in the manual.
-fn product(c: &mut [[u32; 16]; 16], a: &[[u32; 16]; 16], b: &[[u32; 16]; 16]) {
+fn product_of_bf16(c: &mut Tile, a: &Tile, b: &Tile) {
     for (c, a) in c.iter_mut().zip(a) {
         for (column, c) in c.iter_mut().enumerate() {
             let (mut even, mut odd) = (0.0_f32, 0.0_f32);
@@ -129,4 +144,17 @@ fn product(c: &mut [[u32; 16]; 16], a: &[[u32; 16]; 16], b: &[[u32; 16]; 16]) {
 
 fn flush(x: f32) -> f32 {
     if x.is_subnormal() { 0.0_f32.copysign(x) } else { x }
+}
+
+/// Bytes of A without a sign, and of B with one; the sums wrap.
+fn product_of_bytes(c: &mut Tile, a: &Tile, b: &Tile) {
+    for (c, a) in c.iter_mut().zip(a) {
+        for (column, c) in c.iter_mut().enumerate() {
+            for (a, row) in a.iter().zip(b) {
+                for (a, b) in a.to_le_bytes().into_iter().zip(row[column].to_le_bytes()) {
+                    *c = c.wrapping_add_signed(i32::from(a) * i32::from(b.cast_signed()));
+                }
+            }
+        }
+    }
 }
