@@ -29,7 +29,7 @@ pub(crate) use code::code_sections;
 pub(crate) use external::digests;
 pub use file::ArtifactFile;
 pub use joined::Joined;
-pub use ledger::{Fate, Ledger, LedgerRow};
+pub use ledger::{Fate, Ledger, LedgerRow, NodeSummary};
 pub use ledger_of_variants::{Form, JointConstant, LedgerOfVariants, VariantBytes};
 pub use manifest::Manifest;
 pub use read::{Artifact, SectionInfo};

@@ -169,7 +169,7 @@ fn json(args: &Args, file: &ArtifactFile, artifact: &Artifact) -> Result<Map<Str
         parts.insert("files".into(), json!(manifest.files));
     }
     if args.regions {
-        parts.insert("regions".into(), json!(manifest.regions));
+        parts.insert("regions".into(), views::regions_json(artifact)?);
     }
     if args.sections {
         parts.insert("sections".into(), views::sections_json(file));

@@ -140,7 +140,7 @@ pub(crate) fn culprit(culprit: &Checked, known: &[String], repro: &str) -> Strin
 
 #[cfg(test)]
 mod tests {
-    use byoc_core::artifact::manifest::NodeSummary;
+    use byoc_core::artifact::NodeSummary;
     use byoc_plugin_api::DType;
     use byoc_tools::compare::Tolerance;
     use byoc_tools::tensor::Tensor;

@@ -86,7 +86,7 @@ impl Overview {
     pub(crate) fn of(artifact: &Artifact) -> Result<Overview> {
         let manifest = artifact.manifest();
         let code = CodeShare::of(artifact);
-        Ok(Overview { entries: entries(manifest), backends: shares(manifest), code, bytes: Bytes::of(artifact)? })
+        Ok(Overview { entries: entries(manifest), backends: shares(artifact)?, code, bytes: Bytes::of(artifact)? })
     }
 
     /// How large file and weights are.
@@ -238,17 +238,18 @@ fn entries(manifest: &Manifest) -> Vec<Entry> {
 }
 
 /// In the order in which the user named the backends.
-fn shares(manifest: &Manifest) -> Vec<BackendShare> {
+fn shares(artifact: &Artifact) -> Result<Vec<BackendShare>> {
+    let (manifest, nodes) = (artifact.manifest(), artifact.nodes()?);
     let share = |needed: &byoc_core::artifact::manifest::BackendRequirement| {
-        let own = || manifest.regions.iter().filter(|region| region.backend == needed.name);
+        let own = || manifest.regions.iter().zip(nodes).filter(|(region, _)| region.backend == needed.name);
         BackendShare {
             name: needed.name.clone(),
             version: needed.version.clone(),
             regions: own().count(),
-            nodes: own().map(|region| region.nodes.len()).sum(),
+            nodes: own().map(|(_, nodes)| nodes.len()).sum(),
         }
     };
-    manifest.requirements.backends.iter().map(share).collect()
+    Ok(manifest.requirements.backends.iter().map(share).collect())
 }
 
 #[cfg(test)]

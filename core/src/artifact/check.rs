@@ -11,7 +11,7 @@ use std::path::Path;
 use byoc_plugin_api::{DType, Dim};
 
 use super::header::{Header, Tensor, carrier};
-use super::ledger::{Fate, LedgerRow, ledger_section};
+use super::ledger::{Fate, LedgerRow, NodeSummary, ledger_section};
 use super::manifest::{
     Binding, Call, ClaimKind, ConstantUse, Entry, External, Manifest, Region, Stored, ValueInfo, ValueType,
 };
@@ -393,8 +393,12 @@ fn check_readers(manifest: &Manifest) -> Checked {
     }
 }
 
-/// Checks a ledger against its graph: each stored constant has exactly one row that owns it.
-pub(super) fn ledger(manifest: &Manifest, ledger: &[LedgerRow]) -> Checked {
+/// Checks a ledger against its graph: each stored constant has exactly one row that owns it, and each region its nodes.
+pub(super) fn ledger(manifest: &Manifest, ledger: &[LedgerRow], nodes: &[Vec<NodeSummary>]) -> Checked {
+    let regions = manifest.regions.len();
+    if nodes.len() != regions {
+        return Err(format!("its ledger has the nodes of {} regions, not of {regions}", nodes.len()));
+    }
     let mut rows = vec![0usize; manifest.constants.len()];
     for row in ledger {
         let Some(stored) = row.stored else { continue };

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use super::ledger::{LedgerRow, ledger_section};
+use super::ledger::{LedgerRow, LedgerSection, NodeSummary, ledger_section};
 use super::variants::{MOST_VARIANTS, VariantList, check_variant_name, graph_section};
 use super::write::{Plan, not_written};
 use super::{
@@ -31,6 +31,7 @@ struct Variant {
     name: String,
     manifest: Manifest,
     ledger: Vec<LedgerRow>,
+    nodes: Vec<Vec<NodeSummary>>,
 }
 
 /// BLAKE3 of bytes, and how many they are.
@@ -69,8 +70,7 @@ impl Joined {
                 let error = Diagnostic::new(Code::Usage, format!("there are two variants '{name}'"));
                 return Err(error.hint("Give each a name of its own"));
             }
-            let (manifest, ledger) = sections.take(&name, contents);
-            joined.push((place, Variant { name, manifest, ledger }));
+            joined.push((place, sections.take(name, contents)));
         }
         joined.sort_by_key(|(place, _)| *place);
         let variants = joined.into_iter().map(|(_, variant)| variant).collect();
@@ -97,15 +97,16 @@ impl Joined {
         let mut texts = vec![Section::of_bytes(GRAPH, graph::encode(&list)?.into())];
         let mut sorted: Vec<&Variant> = self.variants.iter().collect();
         sorted.sort_by_key(|variant| &variant.name);
-        for Variant { name, manifest, ledger } in &sorted {
+        for Variant { name, manifest, ledger, nodes } in &sorted {
             texts.push(Section::of_bytes(graph_section(name), graph::encode(manifest)?.into()));
-            texts.push(Section::of_bytes(ledger_section(Some(name)), graph::encode(ledger)?.into()));
+            let told = graph::encode(&LedgerSection { constants: ledger, nodes })?;
+            texts.push(Section::of_bytes(ledger_section(Some(name)), told.into()));
         }
         let plan = Plan::of(texts.iter().chain(&self.sections), (FORMAT, PRODUCER))?;
         let by_name = plan.header.by_name();
-        for Variant { name, manifest, ledger } in &sorted {
+        for Variant { name, manifest, ledger, nodes } in &sorted {
             check::check_variant(manifest, name, &|name| by_name.get(name).copied())?;
-            check::ledger(manifest, ledger)?;
+            check::ledger(manifest, ledger, nodes)?;
         }
         let graphs: Vec<_> = sorted.iter().map(|variant| (variant.name.as_str(), &variant.manifest)).collect();
         check::all_are_used(&graphs, &plan.header)?;
@@ -114,9 +115,9 @@ impl Joined {
 }
 
 impl Sections {
-    /// Takes what a variant consists of, and returns its graph with the names that its sections have in the file, and its ledger.
-    fn take(&mut self, variant: &str, contents: Contents) -> (Manifest, Vec<LedgerRow>) {
-        let Contents { mut manifest, ledger, sections } = contents;
+    /// Takes what a variant consists of, and returns it with a graph that has the names of its sections in the file.
+    fn take(&mut self, variant: String, contents: Contents) -> Variant {
+        let Contents { mut manifest, ledger, nodes, sections } = contents;
         let mut own: HashMap<String, Section> = HashMap::new();
         own.extend(sections.into_iter().map(|section| (section.name.clone(), section)));
         let mut seen: HashMap<Content, usize> = HashMap::new();
@@ -143,7 +144,7 @@ impl Sections {
                 region.code.clone_from(name);
             }
         }
-        (manifest, ledger)
+        Variant { name: variant, manifest, ledger, nodes }
     }
 
     fn next_constant(&mut self) -> String {

@@ -1,5 +1,5 @@
-//! The ledger of an artifact: readers, owner and fate of every constant of the model. It is part of the file, so `compile`
-//! and `inspect` show the same; in a section of its own, as no run needs it.
+//! The ledger of an artifact: readers, owner and fate of every constant of the model, and which nodes its regions stand for. It is part of
+//! the file, so `compile` and `inspect` show the same; in a section of its own, as no run needs it.
 
 use byoc_plugin_api::DType;
 use serde::{Deserialize, Serialize};
@@ -81,6 +81,24 @@ pub enum Fate {
     Dropped,
     /// Its bytes are those of a stored constant that has a row of its own.
     Viewed,
+}
+
+/// An operator, for people to read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeSummary {
+    /// The name in the model.
+    pub name: String,
+    /// The operator, with its domain unless it is ONNX's own.
+    pub op: String,
+}
+
+/// What the section of a ledger holds, as it is written or as it was read.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct LedgerSection<R, N> {
+    /// The rows.
+    pub(super) constants: R,
+    /// The nodes of each region of the graph, in its order.
+    pub(super) nodes: N,
 }
 
 /// The section of a ledger: of that variant, or of a file without variants.

@@ -6,13 +6,16 @@ use std::sync::{Arc, OnceLock};
 use super::check;
 use super::file::Layout;
 use super::graph::MOST_BYTES;
-use super::ledger::LedgerRow;
+use super::ledger::{LedgerRow, LedgerSection, NodeSummary};
 use super::manifest::Manifest;
+
+/// A ledger that was read.
+pub(super) type Ledger = LedgerSection<Vec<LedgerRow>, Vec<Vec<NodeSummary>>>;
 
 /// The ledger in a file, which is read when somebody asks for it.
 #[derive(Debug, Default)]
 pub(super) struct LedgerReader {
-    rows: OnceLock<Vec<LedgerRow>>,
+    section: OnceLock<Ledger>,
     /// How many bytes of JSON were read, of this ledger and of those that are kept beside it.
     read: Arc<AtomicU64>,
 }
@@ -20,20 +23,20 @@ pub(super) struct LedgerReader {
 impl LedgerReader {
     /// That of another variant, to be kept beside this one.
     pub(super) fn beside(&self) -> LedgerReader {
-        LedgerReader { rows: OnceLock::new(), read: self.read.clone() }
+        LedgerReader { section: OnceLock::new(), read: self.read.clone() }
     }
 
-    /// The rows in that section, compared with its digest and with the graph that they are of. The error says what is wrong.
-    pub(super) fn get(&self, layout: &Layout, section: &str, manifest: &Manifest) -> Result<&[LedgerRow], String> {
-        if let Some(rows) = self.rows.get() {
-            return Ok(rows);
+    /// What is in that section, compared with its digest and with the graph that it is of. The error says what is wrong.
+    pub(super) fn get(&self, layout: &Layout, section: &str, manifest: &Manifest) -> Result<&Ledger, String> {
+        if let Some(ledger) = self.section.get() {
+            return Ok(ledger);
         }
-        let (rows, bytes): (Vec<LedgerRow>, u64) = layout.json(section)?;
+        let (ledger, bytes): (Ledger, u64) = layout.json(section)?;
         if self.read.fetch_add(bytes, Ordering::Relaxed) + bytes > MOST_BYTES {
             return Err(format!("its ledgers hold more than {MOST_BYTES} bytes"));
         }
-        check::ledger(manifest, &rows)?;
-        Ok(self.rows.get_or_init(|| rows))
+        check::ledger(manifest, &ledger.constants, &ledger.nodes)?;
+        Ok(self.section.get_or_init(|| ledger))
     }
 }
 
@@ -48,13 +51,14 @@ mod tests {
         let artifact = crate::artifact::tests::written(64);
         let Artifact { layout, manifest, ledger, .. } = &artifact;
         let (other, rows) = (ledger.beside(), artifact.ledger().expect("it fits"));
-        assert_eq!(other.get(layout, LEDGER, manifest), Ok(rows));
+        let of_other = || other.get(layout, LEDGER, manifest).map(|ledger| ledger.constants.as_slice());
+        assert_eq!(of_other(), Ok(rows));
         let (read, third) = (ledger.read.load(Ordering::Relaxed), ledger.beside());
         assert!(read > 200 && read % 2 == 0, "{read} bytes of two equal ledgers");
         ledger.read.store(MOST_BYTES - read / 2 + 1, Ordering::Relaxed);
         let expected = "its ledgers hold more than 268435456 bytes";
         assert_eq!(third.get(layout, LEDGER, manifest).err().as_deref(), Some(expected));
         // What was read stays.
-        assert_eq!(other.get(layout, LEDGER, manifest), Ok(rows));
+        assert_eq!(of_other(), Ok(rows));
     }
 }

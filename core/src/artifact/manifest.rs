@@ -186,9 +186,6 @@ pub struct Region {
     pub strings: bool,
     /// The constants of the region, by id.
     pub constants: Vec<Binding>,
-    /// The operators that the region stands for, for people to read.
-    #[serde(default)]
-    pub nodes: Vec<NodeSummary>,
     /// What `run` receives.
     pub inputs: Vec<ValueInfo>,
     /// What `run` computes.
@@ -238,15 +235,6 @@ pub enum ClaimKind {
     Packed,
     Embedded,
     Unused,
-}
-
-/// An operator, for people to read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeSummary {
-    /// The name in the model.
-    pub name: String,
-    /// The operator, with its domain unless it is ONNX's own.
-    pub op: String,
 }
 
 /// A value with its name.

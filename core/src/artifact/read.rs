@@ -10,8 +10,8 @@ use bytes::Bytes;
 
 use super::external;
 use super::file::{ArtifactFile, Layout, damaged};
-use super::ledger::{LedgerRow, ledger_section};
-use super::ledger_reader::LedgerReader;
+use super::ledger::{LedgerRow, NodeSummary, ledger_section};
+use super::ledger_reader::{Ledger, LedgerReader};
 use super::manifest::{ConstantUse, Manifest, Region};
 #[cfg(feature = "compiler")]
 use super::{Contents, Section, code_sections};
@@ -84,6 +84,25 @@ impl Artifact {
     ///
     /// Errors with [`Code::DamagedArtifact`] where they do not fit.
     pub fn ledger(&self) -> Result<&[LedgerRow]> {
+        Ok(&self.told()?.constants)
+    }
+
+    /// The nodes that each region stands for, in the order of [`Manifest::regions`]; they are read as the rows of the ledger are.
+    ///
+    /// Errors as [`Artifact::ledger`] does.
+    pub fn nodes(&self) -> Result<&[Vec<NodeSummary>]> {
+        Ok(&self.told()?.nodes)
+    }
+
+    /// Those of one of its regions.
+    ///
+    /// Errors as [`Artifact::ledger`] does.
+    pub fn nodes_of(&self, region: &Region) -> Result<&[NodeSummary]> {
+        let mut regions = self.manifest().regions.iter().zip(self.nodes()?);
+        Ok(regions.find(|(own, _)| own.symbol == region.symbol).map_or(&[][..], |(_, nodes)| nodes.as_slice()))
+    }
+
+    fn told(&self) -> Result<&Ledger> {
         let section = ledger_section(self.variant());
         self.ledger.get(&self.layout, &section, &self.manifest).map_err(|cause| damaged(self.path(), &cause))
     }
@@ -224,6 +243,6 @@ impl Artifact {
             let (bytes, digest) = (self.section(&stored.section)?, self.digest_of(&stored.section));
             sections.push(Section::of_stored(stored, bytes, digest));
         }
-        Ok(Contents { manifest, ledger: self.ledger()?.to_vec(), sections })
+        Ok(Contents { manifest, ledger: self.ledger()?.to_vec(), nodes: self.nodes()?.to_vec(), sections })
     }
 }

@@ -57,7 +57,6 @@ fn region(large: usize) -> Region {
             binding(3, ClaimKind::Embedded, None, None),
             binding(4, ClaimKind::Host, Some((2, view(&[0, 4], &[4, 1]))), None),
         ],
-        nodes: vec![NodeSummary { name: "n".into(), op: "MatMul".into() }],
         inputs: vec![info("x")],
         outputs: vec![info("y")],
     }
@@ -74,6 +73,11 @@ fn entry() -> Entry {
         calls: vec![Call { region: 0, inputs: vec![0], outputs: vec![2] }],
         ..Entry::default()
     }
+}
+
+/// The node of a region.
+fn node() -> Vec<NodeSummary> {
+    vec![NodeSummary { name: "n".into(), op: "MatMul".into() }]
 }
 
 /// One region that reads a matrix as it is, transposed and packed, and one output that is a constant.
@@ -117,7 +121,7 @@ fn sample(large: usize) -> Contents {
         files: vec![],
     };
     let ledger = vec![row(0, Fate::Stored, Some(0)), row(1, Fate::Packed, Some(1)), row(2, Fate::Stored, Some(2))];
-    let mut contents = Contents { manifest, ledger, sections: vec![] };
+    let mut contents = Contents { manifest, ledger, nodes: vec![node()], sections: vec![] };
     let sources = [noise(1, 24), noise(2, large), Bytes::new()];
     for (stored, bytes) in contents.manifest.constants.iter().zip(sources) {
         contents.sections.push(Section {

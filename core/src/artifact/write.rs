@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::aligned::AlignedWriter;
 use super::header::{Header, Tensor, byte_length, carrier};
-use super::ledger::LedgerRow;
+use super::ledger::{LedgerRow, LedgerSection, NodeSummary};
 use super::manifest::Manifest;
 #[cfg(feature = "compiler")]
 use super::manifest::Stored;
@@ -45,6 +45,8 @@ pub struct Contents {
     pub manifest: Manifest,
     /// The ledger: one or more rows for every constant of the model.
     pub ledger: Vec<LedgerRow>,
+    /// The nodes that each region of the manifest stands for, in its order.
+    pub nodes: Vec<Vec<NodeSummary>>,
     /// Code and constants.
     pub sections: Vec<Section>,
 }
@@ -145,16 +147,16 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(contents: &Contents) -> std::result::Result<Plan, String> {
-        let Contents { manifest, ledger, sections } = contents;
+        let Contents { manifest, ledger, nodes, sections } = contents;
         if manifest.format > PLAIN_FORMAT {
             return Err(format!("its graph is of format {}, which is one with variants", manifest.format));
         }
         let graph = Section::of_bytes(GRAPH, graph::encode(manifest)?.into());
-        let rows = Section::of_bytes(LEDGER, graph::encode(ledger)?.into());
-        let plan = Plan::of([&graph, &rows].into_iter().chain(sections), (manifest.format, &manifest.producer))?;
+        let told = Section::of_bytes(LEDGER, graph::encode(&LedgerSection { constants: ledger, nodes })?.into());
+        let plan = Plan::of([&graph, &told].into_iter().chain(sections), (manifest.format, &manifest.producer))?;
         let by_name = plan.header.by_name();
         check::check(manifest, &plan.header, &|name| by_name.get(name).copied())?;
-        check::ledger(manifest, ledger)?;
+        check::ledger(manifest, ledger, nodes)?;
         Ok(plan)
     }
 

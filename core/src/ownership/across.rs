@@ -156,7 +156,7 @@ mod tests {
         let bytes = |name: &str, bytes: &[u8]| Section::of_bytes(name, Bytes::copy_from_slice(bytes));
         let mut sections = vec![bytes("code/r", code)];
         sections.extend(stored.then(|| bytes("const/0", weight)));
-        (name.to_owned(), Contents { manifest, ledger, sections })
+        (name.to_owned(), Contents { manifest, ledger, nodes: vec![vec![]], sections })
     }
 
     fn noise(len: usize) -> Vec<u8> {

@@ -4,15 +4,15 @@ mod control;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use byoc_plugin_api::{DType, Dim, Precision};
+use byoc_plugin_api::{self as plugin, DType, Dim, Precision};
 
 use super::external::References;
 use super::storage::{OutsideUse, Storage, StoredConstant};
 use crate::artifact::manifest::{
-    BackendRequirement, Binding, Call, Chosen, ConstantValue, Entry, ListType, Manifest, NodeSummary, Port, Region,
-    Requirements, Stored, ValueInfo, ValueType,
+    BackendRequirement, Binding, Call, Chosen, ConstantValue, Entry, ListType, Manifest, Port, Region, Requirements,
+    Stored, ValueInfo, ValueType,
 };
-use crate::artifact::{self, Contents, LedgerRow, Section};
+use crate::artifact::{self, Contents, LedgerRow, NodeSummary, Section};
 use crate::codegen::{Generated, GeneratedRegion};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{self, Graph, ValueId};
@@ -47,7 +47,8 @@ pub(super) fn assemble(
         Ok((generated.spool.bytes(generated.regions[index].code)?, None))
     })?;
     sections.extend(own);
-    Ok(Contents { manifest, ledger, sections })
+    let nodes = generated.regions.iter().map(|region| nodes_of(&region.plan.region)).collect();
+    Ok(Contents { manifest, ledger, nodes, sections })
 }
 
 fn stored_of(index: usize, constant: &StoredConstant, references: &References) -> Stored {
@@ -77,6 +78,14 @@ fn requirements(generated: &Generated, backends: &[BackendIdentity]) -> Requirem
     Requirements { backends: backends.collect(), cpu_features: features.into_iter().cloned().collect() }
 }
 
+fn nodes_of(region: &plugin::Region) -> Vec<NodeSummary> {
+    let summary = |node: &plugin::Node| NodeSummary {
+        name: node.name.clone(),
+        op: if node.domain.is_empty() { node.op.clone() } else { format!("{}.{}", node.domain, node.op) },
+    };
+    region.nodes.iter().map(summary).collect()
+}
+
 fn region_of(generated: &GeneratedRegion, backend: &BackendIdentity, storage: &Storage, index: usize) -> Region {
     let region = &generated.plan.region;
     let info = |&value: &usize| {
@@ -86,10 +95,6 @@ fn region_of(generated: &GeneratedRegion, backend: &BackendIdentity, storage: &S
     let bindings = storage.of_region(index, generated).map(|(constant, used)| {
         let layout = constant.claim.packed().map(|packed| packed.form.layout.clone());
         Binding { id: constant.id, claim: constant.claim.kind(), used: used.cloned(), layout }
-    });
-    let nodes = region.nodes.iter().map(|node| NodeSummary {
-        name: node.name.clone(),
-        op: if node.domain.is_empty() { node.op.clone() } else { format!("{}.{}", node.domain, node.op) },
     });
     Region {
         symbol: region.symbol.clone(),
@@ -105,7 +110,6 @@ fn region_of(generated: &GeneratedRegion, backend: &BackendIdentity, storage: &S
         precision: Precision::of_region(&backend.precision, region),
         strings: region.values.iter().any(|value| value.dtype == DType::String),
         constants: bindings.collect(),
-        nodes: nodes.collect(),
         inputs: region.inputs.iter().map(info).collect(),
         outputs: region.outputs.iter().map(info).collect(),
     }

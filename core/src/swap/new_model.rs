@@ -49,7 +49,7 @@ impl NewModel {
     pub(super) fn import(paths: &[PathBuf], artifact: &Artifact) -> Result<NewModel> {
         let sources: Vec<(String, &Path)> =
             paths.iter().enumerate().map(|(index, path)| (index.to_string(), path.as_path())).collect();
-        let nodes = artifact.manifest().regions.iter().flat_map(|region| &region.nodes);
+        let nodes = artifact.nodes()?.iter().flatten();
         let custom = CustomOperators::any().with_calls(nodes.map(|node| node.name.clone()).collect());
         let model = onnx::import(&sources, &ImportOptions::default(), &custom)?;
         let label = match paths {

@@ -46,7 +46,8 @@ pub(super) fn contents(
         code_sections(&mut manifest, |_, region| Ok((artifact.section(&region.code)?, known(&region.code))))?;
     let constants = manifest.constants.iter().zip(bytes).zip(digests);
     sections.extend(constants.map(|((stored, bytes), digest)| Section::of_stored(stored, bytes, digest)));
-    Ok((Contents { manifest, ledger, sections }, gone.len()))
+    let nodes = artifact.nodes()?.to_vec();
+    Ok((Contents { manifest, ledger, nodes, sections }, gone.len()))
 }
 
 /// Pairs of stored constants that are equal now, as (the one that stays, the one that goes). What did not change is

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use byoc_core::artifact::manifest::{Control, Entry, Manifest, NodeSummary, Region};
+use byoc_core::artifact::manifest::{Control, Entry, Manifest, Region};
+use byoc_core::artifact::{Artifact, NodeSummary};
 use byoc_core::diagnostic::Result;
 use byoc_core::dim;
 use byoc_core::runtime::SingleCalls;
@@ -48,15 +49,15 @@ pub struct Checked {
 }
 
 impl Checked {
-    fn new(region: &Region) -> Checked {
-        Checked {
+    fn new(region: &Region, artifact: &Artifact) -> Result<Checked> {
+        Ok(Checked {
             symbol: region.symbol.clone(),
             backend: region.backend.clone(),
-            nodes: region.nodes.clone(),
+            nodes: artifact.nodes_of(region)?.to_vec(),
             outputs: Vec::new(),
             not_compared: None,
             inputs: Vec::new(),
-        }
+        })
     }
 
     /// Whether all of its outputs are what was expected, as far as they are compared.
@@ -67,8 +68,8 @@ impl Checked {
 
 /// What is checked.
 pub struct Request<'a> {
-    /// The artifact's graph.
-    pub manifest: &'a Manifest,
+    /// The artifact.
+    pub artifact: &'a Artifact,
     /// The entry.
     pub entry: &'a Entry,
     /// How far values may be apart.
@@ -86,7 +87,7 @@ pub fn check(
     inputs: Vec<Given>,
     progress: &mut dyn FnMut(usize, usize, &str),
 ) -> Result<Vec<Checked>> {
-    let Request { manifest, entry, .. } = request;
+    let (manifest, entry) = (request.artifact.manifest(), request.entry);
     let steps = steps(entry);
     let mut values = Values::new(request, reference, &steps);
     for (port, given) in entry.inputs.iter().zip(inputs) {
@@ -111,14 +112,16 @@ pub fn check(
         values.release(position);
     }
     let bodies = manifest.with_bodies(entry).into_iter().skip(1);
-    checked.extend(bodies.flat_map(|body| body.calls.iter().map(|call| of_body(&manifest.regions[call.region]))));
+    for call in bodies.flat_map(|body| &body.calls) {
+        checked.push(of_body(&manifest.regions[call.region], request.artifact)?);
+    }
     request.tolerances.check(values.compared.iter().map(String::as_str))?;
     Ok(checked)
 }
 
-fn of_body(region: &Region) -> Checked {
+fn of_body(region: &Region, artifact: &Artifact) -> Result<Checked> {
     let reason = "it is in a body of control flow: each iteration has values of its own";
-    Checked { not_compared: Some(reason.into()), ..Checked::new(region) }
+    Ok(Checked { not_compared: Some(reason.into()), ..Checked::new(region, artifact)? })
 }
 
 /// What runs one after the other.
@@ -161,7 +164,7 @@ struct Values<'a> {
 
 impl<'a> Values<'a> {
     fn new(request: &'a Request<'a>, reference: &dyn Reference, steps: &[Step<'_>]) -> Values<'a> {
-        let Request { manifest, entry, .. } = *request;
+        let (manifest, entry) = (request.artifact.manifest(), request.entry);
         let mut last = HashMap::new();
         for (position, step) in steps.iter().enumerate() {
             let read = match step {
@@ -269,7 +272,7 @@ impl<'a> Values<'a> {
     ) -> Result<Checked> {
         let entry = self.request.entry;
         let call = &entry.calls[index];
-        let mut row = Checked::new(region);
+        let mut row = Checked::new(region, self.request.artifact)?;
         let expected = self.expected(&call.inputs, &call.outputs, reference);
         let expected =
             match expected.map_err(|error| error.within(format!("region {} by reference kernels", region.symbol)))? {

@@ -108,14 +108,14 @@ fn json(args: &Args, file: &ArtifactFile, all: &[Artifact]) -> Result<Map<String
         let variant = |artifact: &Artifact| {
             let (manifest, mut row) = (artifact.manifest(), json!({ "variant": artifact.variant() }));
             if args.regions {
-                row["regions"] = json!(manifest.regions);
+                row["regions"] = views::regions_json(artifact)?;
             }
             if args.plugins {
                 row["plugins"] = json!(manifest.requirements);
             }
-            row
+            Ok(row)
         };
-        parts.insert("parts".into(), all.iter().map(variant).collect());
+        parts.insert("parts".into(), all.iter().map(variant).collect::<Result<_>>()?);
     }
     parts.insert("file".into(), json!(file.path()));
     parts.insert("format".into(), json!(file.format()));

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use byoc_core::artifact::manifest::{Chosen, ClaimKind, Entry, NodeSummary, Region, ValueInfo};
-use byoc_core::artifact::{Artifact, ArtifactFile};
+use byoc_core::artifact::manifest::{Chosen, ClaimKind, Entry, Region, ValueInfo};
+use byoc_core::artifact::{Artifact, ArtifactFile, NodeSummary};
 use byoc_core::diagnostic::Result;
 use byoc_core::runtime::{PlannedCopy, planned_copies};
 use serde_json::{Value, json};
@@ -25,7 +25,19 @@ pub(crate) fn regions(artifact: &Artifact) -> Result<String> {
 pub(super) fn region(artifact: &Artifact, region: &Region) -> Result<String> {
     let code = artifact.section(&region.code)?.len() as u64;
     let readers = artifact.manifest().regions.iter().filter(|other| other.code == region.code).count();
-    Ok(region_text(region, code, readers))
+    Ok(region_text(region, artifact.nodes_of(region)?, code, readers))
+}
+
+/// What an artifact says of a region, with its nodes.
+pub(super) fn region_json(artifact: &Artifact, region: &Region) -> Result<Value> {
+    let mut told = json!(region);
+    told["nodes"] = json!(artifact.nodes_of(region)?);
+    Ok(told)
+}
+
+/// The same of all of them.
+pub(super) fn regions_json(artifact: &Artifact) -> Result<Value> {
+    artifact.manifest().regions.iter().map(|region| region_json(artifact, region)).collect()
 }
 
 /// What each run of an entry copies between memories, if anything.
@@ -40,7 +52,7 @@ fn copies(artifact: &Artifact, entry: &Entry) -> Option<String> {
 }
 
 /// `readers` regions have this code.
-fn region_text(region: &Region, code: u64, readers: usize) -> String {
+fn region_text(region: &Region, nodes: &[NodeSummary], code: u64, readers: usize) -> String {
     let Region { symbol, backend, backend_version, code_version, .. } = region;
     let mut text = format!("region {symbol}\n  backend  {backend} {backend_version}\n");
     if let Some(domain) = &region.domain {
@@ -59,7 +71,7 @@ fn region_text(region: &Region, code: u64, readers: usize) -> String {
         let ValueInfo { name, dtype, shape } = value;
         text += &format!("  {kind:8} {name}: {dtype}{}\n", report::shape(shape));
     }
-    text += &format!("  nodes    {}\n", operators(&region.nodes));
+    text += &format!("  nodes    {}\n", operators(nodes));
     text + &format!("  reads    {}\n", claims(region))
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use byoc_core::artifact::manifest::{self, Manifest, ValueInfo};
-use byoc_core::artifact::{Artifact, LedgerRow};
+use byoc_core::artifact::{Artifact, LedgerRow, NodeSummary};
 use byoc_core::diagnostic::Result;
 
 use super::layout::blocks;
@@ -26,27 +26,28 @@ pub(super) fn page(path: &Path, artifact: &Artifact) -> Result<Page> {
     page.ports = overview.ports();
     let backend = |(name, nodes, regions): (&str, usize, usize)| Backend { name: name.to_owned(), nodes, regions };
     page.backends = overview.counts().map(backend).collect();
-    page.regions = manifest.regions.iter().map(region).collect();
-    Graph { nodes: page.nodes, edges: page.edges, groups: page.groups } = graph(manifest);
+    let nodes = artifact.nodes()?;
+    page.regions = manifest.regions.iter().zip(nodes).map(|(one, nodes)| region(one, nodes)).collect();
+    Graph { nodes: page.nodes, edges: page.edges, groups: page.groups } = graph(manifest, nodes);
     page.tiles = squarified(tiles(artifact, ledger));
     page.constants = ledger.iter().map(constant).collect();
     Ok(page)
 }
 
-fn operators(region: &manifest::Region) -> BTreeMap<String, usize> {
+fn operators(nodes: &[NodeSummary]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    region.nodes.iter().for_each(|node| *counts.entry(node.op.clone()).or_default() += 1);
+    nodes.iter().for_each(|node| *counts.entry(node.op.clone()).or_default() += 1);
     counts
 }
 
-fn region(region: &manifest::Region) -> Region {
+fn region(region: &manifest::Region, nodes: &[NodeSummary]) -> Region {
     let (symbol, backend) = (region.symbol.clone(), region.backend.clone());
-    Region { region: symbol, backend, nodes: region.nodes.len(), operators: operators(region) }
+    Region { region: symbol, backend, nodes: nodes.len(), operators: operators(nodes) }
 }
 
 /// A frame for each region that an entry calls, with a box for each of its nodes, and an edge where one reads what another writes. An
 /// artifact does not say what the nodes of a region read of one another.
-fn graph(manifest: &Manifest) -> Graph {
+fn graph(manifest: &Manifest, of_regions: &[Vec<NodeSummary>]) -> Graph {
     let calls = || manifest.entries.iter().flat_map(|entry| entry.calls.iter().map(move |call| (entry, call)));
     let mut edges = Vec::new();
     let mut writers: HashMap<(&str, usize), usize> = HashMap::new();
@@ -58,15 +59,16 @@ fn graph(manifest: &Manifest) -> Graph {
         edges.extend(from.into_iter().map(|from| (from, index)));
         writers.extend(call.outputs.iter().map(|&value| ((entry.name.as_str(), value), index)));
     }
-    let regions: Vec<_> = calls().map(|(_, call)| &manifest.regions[call.region]).collect();
-    let counts: Vec<_> = regions.iter().map(|region| region.nodes.len().max(1)).collect();
+    let regions: Vec<_> =
+        calls().map(|(_, call)| (&manifest.regions[call.region], of_regions[call.region].as_slice())).collect();
+    let counts: Vec<_> = regions.iter().map(|(_, nodes)| nodes.len().max(1)).collect();
     let mut graph = Graph::default();
     let mut ends = Vec::new();
-    for (region, block) in regions.into_iter().zip(blocks(&counts, &edges)) {
+    for ((region, inner), block) in regions.into_iter().zip(blocks(&counts, &edges)) {
         let first = graph.nodes.len();
-        graph.nodes.extend(nodes(region).into_iter().zip(block.places).map(|(node, at)| Node { at, ..node }));
+        graph.nodes.extend(nodes(region, inner).into_iter().zip(block.places).map(|(node, at)| Node { at, ..node }));
         ends.push((first, graph.nodes.len() - 1));
-        let label = format!("{}: {}", report::count(region.nodes.len(), "node"), region.symbol);
+        let label = format!("{}: {}", report::count(inner.len(), "node"), region.symbol);
         graph.groups.push(Group { label, backend: region.backend.clone(), from: block.from, to: block.to });
     }
     graph.edges = edges.into_iter().map(|(from, to)| (ends[from].1, ends[to].0)).collect();
@@ -82,7 +84,7 @@ struct Graph {
 }
 
 /// The boxes of a region: its nodes, or one for all of it where they are not known.
-fn nodes(region: &manifest::Region) -> Vec<Node> {
+fn nodes(region: &manifest::Region, inner: &[NodeSummary]) -> Vec<Node> {
     let values = |values: &[ValueInfo]| {
         let value = |ValueInfo { name, dtype, shape }: &ValueInfo| format!("{name}: {dtype}{}", report::shape(shape));
         values.iter().map(value).collect::<Vec<_>>().join(", ")
@@ -97,8 +99,8 @@ fn nodes(region: &manifest::Region) -> Vec<Node> {
         details: vec![("the region reads".into(), reads.clone()), ("the region writes".into(), writes.clone())],
         at: Default::default(),
     };
-    match region.nodes.as_slice() {
-        [] => vec![node(&region.symbol, by_count(&operators(region)))],
+    match inner {
+        [] => vec![node(&region.symbol, by_count(&operators(inner)))],
         inner => inner.iter().map(|inner| node(&inner.name, inner.op.clone())).collect(),
     }
 }

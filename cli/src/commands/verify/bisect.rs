@@ -1,7 +1,6 @@
 //! `byoc verify --bisect`: the first node of a region whose result differs, found by compiling more and more of its nodes.
 
-use byoc_core::artifact::Artifact;
-use byoc_core::artifact::manifest::NodeSummary;
+use byoc_core::artifact::{Artifact, NodeSummary};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::{Registry, Selected};
 use byoc_core::runtime::LoadOptions;

@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args, model: &Path, tolerances: &Tolerances) -> Result<
     let mut reference = by_kernels(model, &registry, &entry.name, &sizes)?;
     let options = &opened.options;
     let mut calls = SingleCalls::new(artifact, opened.registry(), options)?;
-    let request = Request { manifest, entry, tolerances, keep_inputs: args.bisect };
+    let request = Request { artifact, entry, tolerances, keep_inputs: args.bisect };
     let mut progress = Progress::new(None);
     let checked = regions::check(&request, &mut calls, &mut reference, given, &mut |done, total, next| {
         progress.progress(done, total, next);

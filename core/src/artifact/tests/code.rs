@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Contents, bytes_of, open, sample};
+use super::{Contents, bytes_of, node, open, sample};
 use crate::artifact::{Section, code_sections, write};
 
 /// Contents with three regions of that code.
@@ -16,6 +16,7 @@ fn regions(code: [&'static str; 3]) -> Contents {
             region
         })
         .collect();
+    contents.nodes = vec![node(); 3];
     contents.sections.pop();
     let code = |index: usize, _: &_| Ok((Bytes::from_static(code[index].as_bytes()), None));
     contents.sections.extend(code_sections(&mut contents.manifest, code).expect("code"));

@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use serde_json::Value;
 
-use super::{open, sample, silent};
+use super::{node, open, sample, silent};
 use crate::artifact::write::Plan;
 use crate::artifact::{Artifact, Contents, GRAPH, LEDGER, Section, graph};
 use crate::diagnostic::Code;
@@ -22,22 +22,31 @@ fn with(ledger: &Value) -> Artifact {
 
 #[test]
 fn a_ledger_that_does_not_fit_is_refused_by_who_reads_it() {
-    let fits = serde_json::to_value(sample(64).ledger).expect("JSON");
-    assert_eq!(with(&fits).ledger().expect("it fits"), sample(64).ledger);
+    let fits = serde_json::json!({ "constants": sample(64).ledger, "nodes": sample(64).nodes });
+    let artifact = with(&fits);
+    assert_eq!(artifact.ledger().expect("it fits"), sample(64).ledger);
+    assert_eq!(artifact.nodes_of(&artifact.manifest().regions[0]).expect("it fits"), node());
     let changed = |change: &dyn Fn(&mut Value)| {
         let mut ledger = fits.clone();
         change(&mut ledger);
         ledger
     };
     let cases = [
-        (changed(&|it| it[1]["stored"] = 3.into()), "its ledger refers to constant 3 of 3"),
-        (changed(&|it| it[1]["stored"] = 0.into()), "section 'const/0': the ledger has 2 rows for it, not 1"),
-        (changed(&|it| it[2]["fate"] = "viewed".into()), "section 'const/2': the ledger has 0 rows for it, not 1"),
+        (changed(&|it| it["constants"][1]["stored"] = 3.into()), "its ledger refers to constant 3 of 3"),
         (
-            serde_json::json!([1]),
-            "section 'ledger': invalid type: integer `1`, expected struct LedgerRow at line 1 column 2",
+            changed(&|it| it["constants"][1]["stored"] = 0.into()),
+            "section 'const/0': the ledger has 2 rows for it, not 1",
         ),
-        (Value::Null, "section 'ledger': invalid type: null, expected a sequence at line 1 column 4"),
+        (
+            changed(&|it| it["constants"][2]["fate"] = "viewed".into()),
+            "section 'const/2': the ledger has 0 rows for it, not 1",
+        ),
+        (changed(&|it| it["nodes"] = serde_json::json!([])), "its ledger has the nodes of 0 regions, not of 1"),
+        (
+            changed(&|it| it["constants"] = serde_json::json!([1])),
+            "section 'ledger': invalid type: integer `1`, expected struct LedgerRow at line 1 column 15",
+        ),
+        (Value::Null, "section 'ledger': invalid type: null, expected struct LedgerSection at line 1 column 4"),
     ];
     for (ledger, expected) in cases {
         let artifact = with(&ledger);

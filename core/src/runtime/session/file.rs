@@ -41,7 +41,7 @@ impl Session {
         let region = LoadedRegion::Host(bound);
         let place = crate::crash::name(format!("{title} of the backend '{backend}'"));
         let call = LoadedCall { symbol: path, title, place, backend, region, time: Duration::ZERO, watch: None };
-        let call = call.watched(&[], options.queueing)?;
+        let call = call.watched(|| Ok(&[]), options.queueing)?;
         let entry = entry_of(&opened.contents.inputs, &opened.contents.outputs);
         let memories = vec![HOST];
         Ok(Session {

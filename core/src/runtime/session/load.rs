@@ -239,7 +239,8 @@ impl Loading<'_> {
                     LoadedRegion::Device(loader.device(region, code, &devices[at], &session.residents[at])?)
                 }
             };
-            session.calls.push(LoadedCall::new(region, loaded).watched(&region.nodes, options.queueing)?);
+            let call = LoadedCall::new(region, loaded).watched(|| artifact.nodes_of(region), options.queueing)?;
+            session.calls.push(call);
         }
         Ok(session)
     }
@@ -298,7 +299,7 @@ impl Loading<'_> {
         }
         let bound = self.loader().host(region, &self.common.tables.texts)?;
         let loaded = LoadedCall::new(region, LoadedRegion::Host(bound));
-        let loaded = loaded.watched(&region.nodes, self.common.options.queueing)?;
+        let loaded = loaded.watched(|| self.common.artifact.nodes_of(region), self.common.options.queueing)?;
         let outputs = entry.calls[call].outputs.iter().zip(&region.outputs);
         let outputs = outputs.map(|(&value, info)| Some((info.name.clone(), entry.values[value].clone()))).collect();
         Ok(SizedCall::new(What::Region(loaded), feeds, outputs))

@@ -7,7 +7,7 @@ use byoc_plugin_api::Error;
 
 use super::introspect::{Span, SpanKind, StepTime, Work};
 use super::{LoadedCall, LoadedRegion, Queueing};
-use crate::artifact::manifest::NodeSummary;
+use crate::artifact::NodeSummary;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::plugin;
 
@@ -32,8 +32,12 @@ struct Execution {
 }
 
 impl LoadedCall {
-    /// The same, with its steps watched where times are taken. The nodes are those of its region.
-    pub(super) fn watched(mut self, nodes: &[NodeSummary], queueing: Queueing) -> Result<LoadedCall> {
+    /// The same, with its steps watched where times are taken; `nodes` gives those of its region.
+    pub(super) fn watched<'a>(
+        mut self,
+        nodes: impl FnOnce() -> Result<&'a [NodeSummary]>,
+        queueing: Queueing,
+    ) -> Result<LoadedCall> {
         if queueing != Queueing::Timed {
             return Ok(self);
         }
@@ -48,6 +52,7 @@ impl LoadedCall {
             let message = format!("backend '{}' cannot time {}: {}", self.backend, self.title, error.message);
             Diagnostic { code: Code::RunFailed, message, hint: error.hint }
         })?;
+        let nodes = nodes()?;
         let operators = nodes.iter().map(|node| (node.name.clone(), node.op.clone())).collect();
         self.watch = Some(Watch { nodes: nodes.to_vec(), operators, steps: Vec::new(), executions: Vec::new() });
         Ok(self)

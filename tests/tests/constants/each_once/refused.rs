@@ -101,7 +101,11 @@ fn demand(path: &std::path::Path, feature: &str) {
         digest: None,
         alignment: 0,
     });
-    let contents =
-        Contents { manifest, ledger: artifact.ledger().expect("it fits").to_vec(), sections: sections.collect() };
+    let contents = Contents {
+        manifest,
+        ledger: artifact.ledger().expect("it fits").to_vec(),
+        nodes: artifact.nodes().expect("it fits").to_vec(),
+        sections: sections.collect(),
+    };
     contents.write(path, &mut |_, _, _| {}).expect("written");
 }
