@@ -268,7 +268,11 @@ fn on_the_device(name: &str, model: &Path, most: usize, options: &[&str]) -> Nee
     let artifact = Artifact::open(&path).expect("opens");
     let manifest = artifact.manifest();
     let on_host: Vec<_> = manifest.regions.iter().filter(|region| region.domain.is_none()).collect();
-    assert!(on_host.is_empty(), "on the host: {:#?}", on_host.iter().map(|region| artifact.nodes_of(region)).collect::<Vec<_>>());
+    assert!(
+        on_host.is_empty(),
+        "on the host: {:#?}",
+        on_host.iter().map(|region| artifact.nodes_of(region)).collect::<Vec<_>>()
+    );
     let entry = &manifest.entries[0];
     let copies = planned_copies(manifest, entry);
     assert_eq!(copies.len(), entry.inputs.len() + entry.outputs.len(), "{copies:#?}");

@@ -3,12 +3,13 @@
 //! They read lists of numbers, which a model has as they are or quantised.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use byoc_plugin_api::{ConstantId, DType, Error, TensorView, bf16, f16, float_json as float};
 use half::slice::HalfFloatSliceExt;
 use serde::{Deserialize, Serialize};
 
-use crate::kernels::product;
+use crate::kernels::{Narrow, product};
 
 /// A list of numbers: one for each channel, or one for all of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -121,28 +122,67 @@ pub(super) fn plain<'v>(view: &'v TensorView<'_>) -> Result<Cow<'v, [f32]>, Erro
     })
 }
 
-/// Filters of [OC, IC / group, KH, KW] with what is folded in.
-pub(super) fn filters<'v, 'a>(
-    weights: &'v TensorView<'_>,
-    shape: &[usize; 4],
-    parts: &[Part],
-    view: &dyn Fn(ConstantId) -> Result<TensorView<'a>, Error>,
-) -> Result<Cow<'v, [f32]>, Error> {
-    let (scale, _) = compose(shape[0], None, parts, view)?;
-    let plain = plain(weights)?;
-    let oihw = if parts.is_empty() { plain } else { Cow::Owned(scaled(plain.into_owned(), &scale)) };
-    match Some(oihw.len()) == product(shape) {
-        true => Ok(oihw),
-        false => Err(Error::new(format!("{} weights for the shape {shape:?}", oihw.len()))),
-    }
+/// Filters of [OC, IC / group, KH, KW] with what is folded in, computed when they are asked for.
+pub(super) struct Filters<'v> {
+    elements: Elements<'v>,
+    count: usize,
+    /// Elements of a filter.
+    each: usize,
+    /// One for each filter, or one for all of them; nothing is folded in without.
+    factors: Option<Vec<f64>>,
 }
 
-fn scaled(mut weights: Vec<f32>, scale: &[f64]) -> Vec<f32> {
-    let each = weights.len() / scale.len().max(1);
-    for (filter, &factor) in weights.chunks_exact_mut(each.max(1)).zip(scale) {
-        filter.iter_mut().for_each(|value| *value = (f64::from(*value) * factor) as f32);
+/// Elements in order.
+enum Elements<'v> {
+    F32(Cow<'v, [f32]>),
+    F16(&'v [f16]),
+    Bf16(&'v [bf16]),
+}
+
+impl<'v> Filters<'v> {
+    pub(super) fn new<'a>(
+        weights: &'v TensorView<'_>,
+        shape: &[usize; 4],
+        parts: &[Part],
+        view: &dyn Fn(ConstantId) -> Result<TensorView<'a>, Error>,
+    ) -> Result<Filters<'v>, Error> {
+        let (factors, _) = compose(shape[0], None, parts, view)?;
+        if Some(weights.len()) != product(shape) {
+            return Err(Error::new(format!("{} weights for the shape {shape:?}", weights.len())));
+        }
+        let elements = match (weights.as_slice::<f16>(), weights.as_slice::<bf16>()) {
+            (Some(elements), _) => Elements::F16(elements),
+            (_, Some(elements)) => Elements::Bf16(elements),
+            _ => Elements::F32(plain(weights)?),
+        };
+        let factors = (!parts.is_empty()).then_some(factors);
+        Ok(Filters { elements, count: shape[0], each: weights.len() / shape[0].max(1), factors })
     }
-    weights
+
+    /// Writes those of a range, one behind another.
+    pub(super) fn write(&self, filters: Range<usize>, out: &mut [f32]) {
+        let range = filters.start * self.each..filters.end * self.each;
+        match &self.elements {
+            Elements::F32(elements) => out.copy_from_slice(&elements[range]),
+            Elements::F16(elements) => f16::widen(&elements[range], out),
+            Elements::Bf16(elements) => bf16::widen(&elements[range], out),
+        }
+        let Some(factors) = &self.factors else { return };
+        for (filter, out) in filters.zip(out.chunks_exact_mut(self.each.max(1))) {
+            let factor = factors[filter % factors.len()];
+            out.iter_mut().for_each(|value| *value = (f64::from(*value) * factor) as f32);
+        }
+    }
+
+    /// All of them, without a copy where nothing is computed.
+    pub(super) fn all(&self) -> Cow<'_, [f32]> {
+        if let (Elements::F32(elements), None) = (&self.elements, &self.factors) {
+            return Cow::Borrowed(elements);
+        }
+        let mut all = vec![0.0; self.count * self.each];
+        self.write(0..self.count, &mut all);
+        Cow::Owned(all)
+    }
 }
 
 /// Factor and offset of all parts one after another, in double precision: one for each channel, or one for all of them.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::integer::Form;
 use super::matrix::Matrix;
-use super::parts::{Numbers, Part, compose, filters, plain};
+use super::parts::{Filters, Numbers, Part, compose, plain};
 use crate::kernels::{
     Activation, ConvKind, ConvParams, GATES_LAYOUT, INT8_FILTERS_LAYOUT, INT8_LAYOUT, Math, Narrow, PACKED_B_LAYOUT,
     int8_filters_len, int8_len, pack_gates, packed_b_len, packed_gates_len, product, round_filters,
@@ -211,7 +211,8 @@ impl Recipe {
                 form.pack(&view(*weights)?, *unsigned, out)
             }
             (Recipe::Rounded { weights, shape, parts }, Values::I8(out)) => {
-                round_filters(*shape, &filters(&view(*weights)?, shape, parts, view)?, out);
+                let weights = view(*weights)?;
+                round_filters(*shape, &Filters::new(&weights, shape, parts, view)?.all(), out);
                 Ok(())
             }
             (_, Values::F32(out)) => self.compute_floats(view, out),
@@ -226,8 +227,9 @@ impl Recipe {
         fits: impl Fn(f32) -> bool,
     ) -> bool {
         let Recipe::Rounded { weights, shape, parts } = self else { return false };
-        let all =
-            view(*weights).and_then(|weights| Ok(filters(&weights, shape, parts, view)?.iter().all(|&w| fits(w))));
+        let all = view(*weights).and_then(|weights| {
+            Ok(Filters::new(&weights, shape, parts, view)?.all().iter().all(|&weight| fits(weight)))
+        });
         self.len().is_some() && all.unwrap_or(false)
     }
 
@@ -254,7 +256,9 @@ impl Recipe {
                 return Err(Error::new("a recipe that makes another type"));
             }
             Recipe::Weights { weights, kind, shape, group, parts } => {
-                kind.pack(&params(shape, *group), &filters(&view(*weights)?, shape, parts, view)?, out);
+                let weights = view(*weights)?;
+                let filters = Filters::new(&weights, shape, parts, view)?;
+                kind.pack_some(&params(shape, *group), &mut |range, to| filters.write(range, to), out);
             }
             Recipe::Gates { weights, count, k, n } => {
                 let view = view(*weights)?;

@@ -40,7 +40,7 @@ pub(super) fn multiplies_bytes() -> bool {
 }
 
 fn is_available(products: u32) -> bool {
-    let is_there = has_instructions(products) && permit();
+    let is_there = permit() && has_instructions(products);
     #[cfg(test)]
     let is_there = is_there || emulator::install();
     is_there

@@ -25,6 +25,8 @@ pub use int8::{
 };
 pub(super) use pack::Filters;
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::activation::Activation;
@@ -232,8 +234,21 @@ impl ConvKind {
     /// # Panics
     /// If a length is wrong or the kernel does not support the parameters.
     pub fn pack(self, p: &ConvParams, oihw: &[f32], out: &mut [f32]) {
+        let each = p.group_channels().0 * p.kh * p.kw;
+        assert_eq!(oihw.len(), p.oc * each);
+        let mut read = |filters: Range<usize>, to: &mut [f32]| {
+            to.copy_from_slice(&oihw[filters.start * each..filters.end * each]);
+        };
+        self.pack_some(p, &mut read, out);
+    }
+
+    /// The same of filters that are not all in memory: `read` writes those of a range, one behind another.
+    ///
+    /// # Panics
+    /// As [`ConvKind::pack`].
+    pub fn pack_some(self, p: &ConvParams, read: &mut dyn FnMut(Range<usize>, &mut [f32]), out: &mut [f32]) {
         assert!(self.supports(p), "{self:?} does not support {p:?}");
-        pack::pack(self, p, oihw, out);
+        pack::pack(self, p, read, out);
     }
 
     /// f32 values of scratch that [`conv`] needs on this many threads; `None` as in [`ConvKind::packed_len`].

@@ -1,7 +1,11 @@
 //! Weight packing for the convolution kernels.
 
+use std::ops::Range;
+
 use super::{ConvKind, ConvParams};
+use crate::kernels::isa::{Isa, Kernel, dispatch};
 use crate::kernels::layout::BLOCK;
+use crate::kernels::simd::V16;
 use crate::kernels::sizes::product;
 
 /// Blocks in and out of one group, for [`ConvKind::Blocked`] and [`ConvKind::Winograd`], and the number of such groups.
@@ -78,59 +82,125 @@ pub(super) fn len(kind: ConvKind, p: &ConvParams) -> Option<usize> {
     }
 }
 
-pub(super) fn pack(kind: ConvKind, p: &ConvParams, oihw: &[f32], out: &mut [f32]) {
-    assert_eq!(oihw.len(), p.oc * p.group_channels().0 * p.kh * p.kw);
+/// Writes the filters of a range, one behind another, each as [IC / group][KH][KW].
+pub(super) type Read<'a> = &'a mut dyn FnMut(Range<usize>, &mut [f32]);
+
+/// Packs filters that are read a block of output channels at a time, so that they are in a cache while they are put in order.
+pub(super) fn pack(kind: ConvKind, p: &ConvParams, read: Read<'_>, out: &mut [f32]) {
     assert_eq!(Some(out.len()), len(kind, p));
     match kind {
-        ConvKind::Plain | ConvKind::Transposed => out.copy_from_slice(oihw),
-        ConvKind::Depthwise | ConvKind::First => pack_filters(p, oihw, out),
-        ConvKind::Blocked | ConvKind::Winograd => pack_blocks(p, oihw, out),
+        ConvKind::Plain | ConvKind::Transposed => read(0..p.oc, out),
+        ConvKind::Depthwise | ConvKind::First => pack_filters(p, read, out),
+        ConvKind::Blocked | ConvKind::Winograd => pack_blocks(p, read, out),
     }
 }
 
 /// As [o block][tap][i][16 o].
-fn pack_filters(p: &ConvParams, oihw: &[f32], out: &mut [f32]) {
+fn pack_filters(p: &ConvParams, read: Read<'_>, out: &mut [f32]) {
     let ((group_ic, _), taps) = (p.group_channels(), p.kh * p.kw);
     let inner = group_ic * taps;
-    out.fill(0.0);
-    for (o, filter) in oihw.chunks_exact(inner.max(1)).enumerate() {
-        let block = &mut out[o / BLOCK * inner * BLOCK..][..inner * BLOCK];
-        for (i, window) in filter.chunks_exact(taps).enumerate() {
-            for (tap, &weight) in window.iter().enumerate() {
-                block[(tap * group_ic + i) * BLOCK + o % BLOCK] = weight;
-            }
+    let mut filters = vec![0.0; BLOCK.min(p.oc) * inner];
+    for (block, out) in out.chunks_exact_mut((inner * BLOCK).max(1)).enumerate() {
+        let range = block * BLOCK..p.oc.min((block + 1) * BLOCK);
+        let filters = &mut filters[..range.len() * inner];
+        let lanes = range.len();
+        read(range, filters);
+        if lanes < BLOCK {
+            out.fill(0.0);
         }
+        exchange(Rows { filters, lanes, start: 0, rows: group_ic, taps, to: out, row: BLOCK });
     }
 }
 
 /// As [`Filters`] says, zero where an input channel is none of the output channel's.
-fn pack_blocks(p: &ConvParams, oihw: &[f32], out: &mut [f32]) {
+fn pack_blocks(p: &ConvParams, read: Read<'_>, out: &mut [f32]) {
     let ((group_ic, group_oc), taps) = (p.group_channels(), p.kh * p.kw);
     let to = Filters::new(p);
     let blocks = to.outputs.div_ceil(BLOCK);
     // Weights of a filter.
     let inner = group_ic * taps;
-    out.fill(0.0);
+    // Most often all filters of a block read the same channels.
+    let alike = group_ic == to.inputs;
+    let zeros = if alike { out.len() - to.groups * to.outputs * inner } else { out.len() };
+    let start = out.len() - zeros;
+    out[start..].fill(0.0);
+    let mut of_block = vec![0.0; BLOCK.min(to.outputs) * inner];
     for (group, block) in (0..to.groups).flat_map(|group| (0..blocks).map(move |block| (group, block))) {
         let first = group * to.outputs + block * BLOCK;
-        let filters = first..first + BLOCK.min(to.outputs - block * BLOCK);
-        let row = |o: usize| &oihw[o * inner..][..inner];
-        let place = |i: usize, tap: usize| to.start(group, block, i / BLOCK, tap) + i % BLOCK * to.row(block);
-        // Most often all filters of a block read the same channels: one pass over them, side by side, writes whole lines.
-        if group_ic == to.inputs {
-            let rows: [&[f32]; BLOCK] = std::array::from_fn(|lane| row((first + lane).min(filters.end - 1)));
-            for (i, tap) in (0..group_ic).flat_map(|i| (0..taps).map(move |tap| (i, tap))) {
-                let to = &mut out[place(i, tap)..][..filters.len()];
-                to.iter_mut().zip(rows).for_each(|(to, row)| *to = row[i * taps + tap]);
+        let range = first..first + BLOCK.min(to.outputs - block * BLOCK);
+        let filters = &mut of_block[..range.len() * inner];
+        read(range.clone(), filters);
+        if alike {
+            for input in 0..to.inputs.div_ceil(BLOCK) {
+                let (rows, lanes) = (to.rows(input), range.len());
+                let out = &mut out[to.start(group, block, input, 0)..];
+                let start = input * BLOCK * taps;
+                exchange(Rows { filters, lanes, start, rows, taps, to: out, row: to.row(block) });
             }
             continue;
         }
-        for (lane, o) in filters.enumerate() {
+        let place = |i: usize, tap: usize| to.start(group, block, i / BLOCK, tap) + i % BLOCK * to.row(block);
+        for (lane, o) in range.enumerate() {
             // The first input channel of `o`, counted within the kernel's group.
             let before = o / group_oc * group_ic - group * to.inputs;
-            for (i, window) in row(o).chunks_exact(taps).enumerate() {
+            for (i, window) in filters[lane * inner..][..inner].chunks_exact(taps).enumerate() {
                 for (tap, &weight) in window.iter().enumerate() {
                     out[place(before + i, tap) + lane] = weight;
+                }
+            }
+        }
+    }
+}
+
+/// Some input channels of some filters, which go to rows of `lanes` values: [tap][channel][filter].
+struct Rows<'a> {
+    /// One behind another.
+    filters: &'a [f32],
+    /// How many.
+    lanes: usize,
+    /// Where the first channel is in each.
+    start: usize,
+    /// Channels.
+    rows: usize,
+    taps: usize,
+    to: &'a mut [f32],
+    /// From a row to the next.
+    row: usize,
+}
+
+fn exchange(rows: Rows<'_>) {
+    let Rows { filters, lanes, start, rows: channels, taps, row, .. } = rows;
+    let columns = channels * taps;
+    if columns == 0 || lanes == 0 {
+        return;
+    }
+    assert!(lanes <= BLOCK && filters.len().is_multiple_of(lanes) && start + columns <= filters.len() / lanes);
+    assert!(rows.to.len() >= (columns - 1) * row + lanes);
+    dispatch(Isa::detect(), rows);
+}
+
+impl Kernel for Rows<'_> {
+    type Out = ();
+
+    /// 16 weights of each filter become rows.
+    ///
+    /// # Safety
+    /// As [`Kernel::run`]; [`exchange`] looked at the lengths.
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        let Rows { filters, lanes, start, rows, taps, to, row } = self;
+        let (each, columns, to) = (filters.len() / lanes, rows * taps, to.as_mut_ptr());
+        for column in (0..columns).step_by(BLOCK) {
+            let count = BLOCK.min(columns - column);
+            // SAFETY: as many weights of each filter, and as many rows, are there.
+            unsafe {
+                let mut square = [V::splat(0.0); BLOCK];
+                for (lane, value) in square.iter_mut().enumerate().take(lanes) {
+                    *value = V::load_up_to(filters.as_ptr().add(lane * each + start + column), count);
+                }
+                for (i, value) in V::exchange(square).into_iter().enumerate().take(count) {
+                    let (channel, tap) = ((column + i) / taps, (column + i) % taps);
+                    value.store_up_to(to.add((tap * rows + channel) * row), lanes);
                 }
             }
         }
