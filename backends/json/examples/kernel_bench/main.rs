@@ -133,6 +133,10 @@ fn bench_gemm(threads: &[Threads; 2], m: usize, n: usize, k: usize) {
     let times =
         [0, 1].map(|i| best(|| gemm_packed(&threads[i], &p, &a, PackedB::F32(&packed), &mut c, &e, &mut scratch)));
     report(&format!("gemm {m}x{n}x{k} B packed"), flop, times);
+    let halves: Vec<byoc_plugin_api::f16> = packed.iter().map(|&value| byoc_plugin_api::f16::from_f32(value)).collect();
+    let times =
+        [0, 1].map(|i| best(|| gemm_packed(&threads[i], &p, &a, PackedB::F16(&halves), &mut c, &e, &mut scratch)));
+    report(&format!("gemm {m}x{n}x{k} B packed, f16"), flop, times);
     let (mut packed, mut columns) = (vec![0; integer::packed_len(k, n).expect("countable")], Int8Columns::default());
     round_b(k, n, &b, p.b, &mut columns, &mut packed);
     packed.extend(columns.bytes().into_iter().map(|byte| byte as i8));

@@ -207,7 +207,7 @@ pub fn gemm_packed(
 ) {
     assert_eq!(Some(packed_b.len()), packed_b_len(p.k, p.n));
     if !p.small() {
-        return run(threads, p, a, packed_b.source(p.k), c, e, scratch);
+        return run(threads, p, a, Source::of(packed_b, p.k), c, e, scratch);
     }
     check(p, a, c, e);
     match packed_b {

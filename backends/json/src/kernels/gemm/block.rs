@@ -1,7 +1,8 @@
 //! One thread's part of a matrix product: cache blocking around the register tile.
 
 use super::finish::{Finish, LARGEST};
-use super::tile::{Tile, TileFn, one_block, tiles};
+use super::tile::{Tile, TileFn, one_block, tiles, widening_tiles};
+use super::weights::PackedB;
 use super::{Bias, GemmParams, pack, weights};
 use crate::kernels::activation::Activation;
 use crate::kernels::cuts::Cuts;
@@ -49,6 +50,24 @@ impl Source {
         match self {
             Source::Strided(..) => STRIDED_DEPTH,
             Source::Packed(..) | Source::PackedF16(..) | Source::PackedBF16(..) => DEPTH,
+        }
+    }
+
+    /// A packed B of `k` rows.
+    pub(super) fn of(packed: PackedB<'_>, k: usize) -> Source {
+        match packed {
+            PackedB::F32(elements) => Source::Packed(elements.as_ptr(), k),
+            PackedB::F16(elements) => Source::PackedF16(elements.as_ptr(), k),
+            PackedB::BF16(elements) => Source::PackedBF16(elements.as_ptr(), k),
+        }
+    }
+
+    /// Panels of 16 bits, and the rows of B in each.
+    fn narrow(self) -> Option<(*const u16, usize)> {
+        match self {
+            Source::PackedF16(b, k) => Some((b.cast(), k)),
+            Source::PackedBF16(b, k) => Some((b.cast(), k)),
+            Source::Strided(..) | Source::Packed(..) => None,
         }
     }
 
@@ -154,8 +173,13 @@ impl Block<'_> {
             // SAFETY: the caller vouches for B.
             let (b, b_panel) = unsafe { self.panels_of_b(n..n + columns, ns.start, &ks, b_space) };
             let parts = panels.count();
+            let first = match self.b {
+                Source::PackedF16(..) => widening_tiles::<f16>(self.isa, blocks),
+                Source::PackedBF16(..) => widening_tiles::<bf16>(self.isa, blocks),
+                Source::Strided(..) | Source::Packed(..) => table,
+            };
             for (index, (start, rows)) in panels.iter().enumerate() {
-                self.fetch(n + columns, blocks, &ks, [index, parts]);
+                let table = if index == 0 { first } else { table };
                 // Each tile fetches one panel of the next columns; with fewer tiles the hardware must do.
                 let next = if index < blocks && matches!(self.b, Source::Packed(..)) { blocks + index } else { 0 };
                 let a = a[pack::panel_a_len(start, p.k) + ks.start * rows..].as_ptr();
@@ -163,6 +187,7 @@ impl Block<'_> {
                 if self.isa == Isa::Avx2 && blocks == 1 && matches!(self.b, Source::Packed(..)) {
                     tile.fetch_part(index, parts);
                 }
+                self.narrow(&mut tile, n, blocks, &ks, [index, parts]);
                 // SAFETY: the table matches the CPU; the caller vouches for A, B and C.
                 unsafe { self.tile(table[rows - 1], tile, &ends, panels.first + start, rows) };
             }
@@ -171,7 +196,7 @@ impl Block<'_> {
     }
 
     /// Where the panels of some columns are, rows `ks` of them, and how far the next one is. A strided B is packed from column
-    /// `first` on; one of 16 bits is widened here, just before it is used, so that it comes from the nearest cache.
+    /// `first` on; one of 16 bits is widened to there by the tile of the first rows.
     ///
     /// # Safety
     /// As [`Block::run`].
@@ -183,29 +208,34 @@ impl Block<'_> {
         b_space: &mut [f32],
     ) -> (*const f32, usize) {
         let widened = ks.len() * BLOCK;
-        // SAFETY: the caller vouches for B.
-        unsafe {
-            match self.b {
-                Source::Packed(b, k) => return (b.add((ns.start / BLOCK * k + ks.start) * BLOCK), k * BLOCK),
-                Source::Strided(..) => return (b_space[(ns.start - first) / BLOCK * widened..].as_ptr(), widened),
-                Source::PackedF16(b, k) => weights::widen(self.isa, b, k, ks.clone(), ns, b_space),
-                Source::PackedBF16(b, k) => weights::widen(self.isa, b, k, ks.clone(), ns, b_space),
+        match self.b {
+            // SAFETY: the caller vouches for B.
+            Source::Packed(b, k) => (unsafe { b.add((ns.start / BLOCK * k + ks.start) * BLOCK) }, k * BLOCK),
+            Source::Strided(..) => (b_space[(ns.start - first) / BLOCK * widened..].as_ptr(), widened),
+            Source::PackedF16(..) | Source::PackedBF16(..) => {
+                assert!(b_space.len() >= ns.len().div_ceil(BLOCK) * widened);
+                (b_space.as_mut_ptr().cast_const(), widened)
             }
         }
-        (b_space.as_ptr(), widened)
     }
 
-    /// Asks for part `index` of `parts` of what is widened next: `blocks` panels from column `n` on.
-    fn fetch(&self, n: usize, blocks: usize, ks: &Range<usize>, [index, parts]: [usize; 2]) {
-        let (b, k) = match self.b {
-            Source::PackedF16(b, k) => (b.cast::<u16>(), k),
-            Source::PackedBF16(b, k) => (b.cast::<u16>(), k),
-            Source::Strided(..) | Source::Packed(..) => return,
-        };
+    /// Lets a tile know `blocks` panels of 16 bits from column `n` on, where B has such, and has it ask for its part of the next ones.
+    fn narrow(&self, tile: &mut Tile, n: usize, blocks: usize, ks: &Range<usize>, [index, parts]: [usize; 2]) {
+        let Some((b, k)) = self.b.narrow() else { return };
+        let panel = |panel: usize, row: usize| b.wrapping_add((panel * k + row) * BLOCK);
+        let (own, next) = (n / BLOCK, n / BLOCK + blocks);
+        (tile.narrow, tile.narrow_panel) = (panel(own, ks.start), k * BLOCK);
+        if self.isa == Isa::Avx512 {
+            // A tile asks for a line at each step, which is two rows: those of two panels where they follow each other.
+            let each = if ks.len() == k { 2 } else { 1 };
+            if index * each < blocks {
+                tile.ahead = panel(next + index * each, ks.start).cast();
+            }
+            return;
+        }
         let rows = ks.start + ks.len() * index / parts..ks.start + ks.len() * (index + 1) / parts;
-        for panel in n / BLOCK..(n / BLOCK + blocks).min(self.p.n.div_ceil(BLOCK)) {
-            let from = b.wrapping_add((panel * k + rows.start) * BLOCK);
-            dispatch(self.isa, weights::Fetch { from, rows: rows.len() });
+        for at in next..(next + blocks).min(self.p.n.div_ceil(BLOCK)) {
+            dispatch(self.isa, weights::Fetch { from: panel(at, rows.start), rows: rows.len() });
         }
     }
 

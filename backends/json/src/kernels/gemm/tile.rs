@@ -1,5 +1,6 @@
 //! The register tile of the matrix product: P rows times OB blocks of 16 columns.
 
+use super::weights::Weight;
 use crate::kernels::isa::Isa;
 use crate::kernels::layout::BLOCK;
 #[cfg(target_arch = "x86_64")]
@@ -15,6 +16,9 @@ pub(crate) struct Tile {
     /// Panel of B: [k][16], the next one `b_panel` further.
     pub(crate) b: *const f32,
     pub(crate) b_panel: usize,
+    /// The same of 16 bits, [k][16] and that many elements further, for tiles that widen them to where `b` is.
+    pub(crate) narrow: *const u16,
+    pub(crate) narrow_panel: usize,
     pub(crate) k: usize,
     /// Cache lines that will be needed soon, fetched meanwhile: k of them.
     pub(crate) ahead: *const f32,
@@ -43,6 +47,8 @@ impl Tile {
             a,
             b,
             b_panel,
+            narrow: std::ptr::null(),
+            narrow_panel: 0,
             k,
             ahead: b.wrapping_add(ahead),
             fetches: if ahead == 0 { 0 } else { k / BLOCK },
@@ -128,10 +134,22 @@ unsafe fn one<V: V16, const P: usize, const OB: usize, const FETCHES: bool>(
         unrolled!(o in 0..OB of FEW {
             bv[o] = V::load(b.add(o * b_panel));
         });
+        multiply(a, &bv, acc);
+    }
+}
+
+/// acc[p][o] += a[p] * b[o].
+///
+/// # Safety
+/// As [`tile`].
+#[inline(always)]
+unsafe fn multiply<V: V16, const P: usize, const OB: usize>(a: *const f32, b: &[V; OB], acc: &mut [[V; OB]; P]) {
+    // SAFETY: the caller vouches for the panel of A.
+    unsafe {
         unrolled!(p in 0..P {
             let av = V::splat(*a.add(p * BLOCK));
             unrolled!(o in 0..OB of FEW {
-                acc[p][o] = av.fma(bv[o], acc[p][o]);
+                acc[p][o] = av.fma(b[o], acc[p][o]);
             });
         });
     }
@@ -211,6 +229,34 @@ unsafe fn tile<V: V16, const P: usize, const OB: usize>(t: &Tile) {
     }
 }
 
+/// The same of panels of 16 bits, which it widens to where `b` is on its way: the tiles of other rows read them there.
+///
+/// # Safety
+/// As [`tile`]; `narrow` is of these elements, and `b` is writable.
+#[inline(always)]
+unsafe fn widening<W: Weight, V: V16, const P: usize, const OB: usize>(t: &Tile) {
+    // SAFETY: the caller vouches for features and pointers.
+    unsafe {
+        fetch::<V, P, OB>(t);
+        let mut acc = [[V::splat(0.0); OB]; P];
+        let (mut a, b, narrow) = (t.a, t.b.cast_mut(), t.narrow.cast::<W>());
+        for first in (0..t.k).step_by(BLOCK) {
+            for i in 0..BLOCK.min(t.k - first) {
+                let at = (first + i) * BLOCK;
+                V::prefetch(t.ahead.wrapping_add(at));
+                let mut bv = [V::splat(0.0); OB];
+                unrolled!(o in 0..OB of FEW {
+                    bv[o] = W::load(narrow.add(o * t.narrow_panel + at));
+                    bv[o].store(b.add(o * t.b_panel + at));
+                });
+                multiply(a.add(i), &bv, &mut acc);
+            }
+            a = a.add(P * BLOCK);
+        }
+        finish(t, &acc);
+    }
+}
+
 unsafe fn portable<const P: usize, const OB: usize>(t: &Tile) {
     // SAFETY: the caller vouches for the pointers; the portable vector needs no feature.
     unsafe { tile::<Portable16, P, OB>(t) }
@@ -230,12 +276,40 @@ unsafe fn avx512<const P: usize, const OB: usize>(t: &Tile) {
     unsafe { tile::<Avx512x16, P, OB>(t) }
 }
 
+unsafe fn portable_of<W: Weight, const P: usize, const OB: usize>(t: &Tile) {
+    // SAFETY: the caller vouches for the pointers; the portable vector needs no feature.
+    unsafe { widening::<W, Portable16, P, OB>(t) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn avx2_of<W: Weight, const P: usize, const OB: usize>(t: &Tile) {
+    // SAFETY: the caller vouches for the pointers and for AVX2 and F16C.
+    unsafe { widening::<W, Avx2x16, P, OB>(t) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,f16c")]
+unsafe fn avx512_of<W: Weight, const P: usize, const OB: usize>(t: &Tile) {
+    // SAFETY: the caller vouches for the pointers and for AVX-512.
+    unsafe { widening::<W, Avx512x16, P, OB>(t) }
+}
+
 /// The tiles of 1 to some number of rows for one OB.
 macro_rules! tiles {
-    ($f:ident, $ob:literal, [$($p:literal)*]) => {{
-        const TILES: &[TileFn] = &[$($f::<$p, $ob>),*];
-        const { assert!(TILES.len() <= MOST && $ob <= FEW, "no loop is unrolled further") };
-        TILES
+    ($f:ident, $ob:literal, [$($p:literal)*]) => {
+        tiles!(@ $ob [$($f::<$p, $ob>)*])
+    };
+    ($f:ident of $weight:ident, $ob:literal, [$($p:literal)*]) => {
+        tiles!(@ $ob [$($f::<$weight, $p, $ob>)*])
+    };
+    (@ $ob:literal [$($tile:expr)*]) => {{
+        let tiles: &'static [TileFn] = const {
+            let tiles: &[TileFn] = &[$($tile),*];
+            assert!(tiles.len() <= MOST && $ob <= FEW, "no loop is unrolled further");
+            tiles
+        };
+        tiles
     }};
 }
 
@@ -265,5 +339,25 @@ pub(crate) fn one_block(isa: Isa) -> &'static [TileFn] {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => tiles!(avx2, 1, [1 2 3 4 5 6]),
         _ => tiles!(portable, 1, [1 2 3]),
+    }
+}
+
+/// Those that widen B, of [`tiles`] where `blocks` are its blocks of columns, else of [`one_block`].
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables, reason = "portable tiles are the same for all"))]
+pub(super) fn widening_tiles<W: Weight>(isa: Isa, blocks: usize) -> &'static [TileFn] {
+    match (isa, blocks) {
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, 4) => tiles!(avx512_of of W, 4, [1 2 3 4 5 6 7]),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, 2) => tiles!(avx512_of of W, 2, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, _) => tiles!(avx512_of of W, 1, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, 4) => tiles!(avx2_of of W, 4, [1]),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, 2) => tiles!(avx2_of of W, 2, [1 2]),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, _) => tiles!(avx2_of of W, 1, [1 2 3 4 5 6]),
+        _ => tiles!(portable_of of W, 1, [1 2 3]),
     }
 }

@@ -2,14 +2,12 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m512i, _mm512_loadu_si512};
-use std::ops::Range;
 
 use byoc_plugin_api::{bf16, f16};
 
-use super::block::Source;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::bf16::terms::{Terms, rounded};
-use crate::kernels::isa::{Isa, Kernel, dispatch};
+use crate::kernels::isa::Kernel;
 use crate::kernels::layout::BLOCK;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::simd::Avx512x16;
@@ -45,15 +43,6 @@ impl PackedB<'_> {
     pub(crate) fn column<T>(packed: &[T], k: usize, column: usize) -> impl Iterator<Item = &T> {
         let panel = packed.get(column / BLOCK * k * BLOCK..).unwrap_or_default();
         panel.iter().skip(column % BLOCK).step_by(BLOCK).take(k)
-    }
-
-    /// Where a product of `k` rows of B finds it.
-    pub(super) fn source(&self, k: usize) -> Source {
-        match self {
-            PackedB::F32(elements) => Source::Packed(elements.as_ptr(), k),
-            PackedB::F16(elements) => Source::PackedF16(elements.as_ptr(), k),
-            PackedB::BF16(elements) => Source::PackedBF16(elements.as_ptr(), k),
-        }
     }
 }
 
@@ -125,26 +114,6 @@ impl Weight for bf16 {
     }
 }
 
-/// Puts rows `ks` and columns `ns` of packed weights with panels of `k` rows into panels of f32, each [rows][16].
-///
-/// # Safety
-/// `from` is readable for the panels of these columns, the first of which starts a panel.
-pub(super) unsafe fn widen<W: Weight>(
-    isa: Isa,
-    from: *const W,
-    k: usize,
-    ks: Range<usize>,
-    ns: Range<usize>,
-    out: &mut [f32],
-) {
-    let rows = ks.len();
-    assert!(out.len() >= ns.len().div_ceil(BLOCK) * rows * BLOCK);
-    for (panel, out) in out.chunks_exact_mut((rows * BLOCK).max(1)).take(ns.len().div_ceil(BLOCK)).enumerate() {
-        let from = from.wrapping_add(((ns.start / BLOCK + panel) * k + ks.start) * BLOCK);
-        dispatch(isa, Widen { from, out });
-    }
-}
-
 /// Asks for rows of 16 elements of 16 bits.
 pub(super) struct Fetch {
     pub(super) from: *const u16,
@@ -159,24 +128,6 @@ impl Kernel for Fetch {
         // Two rows are a line of the cache.
         for row in (0..self.rows).step_by(2) {
             V::prefetch(self.from.wrapping_add(row * BLOCK).cast());
-        }
-    }
-}
-
-/// Whole blocks of 16 elements, as many as `out` has; the maker vouches for those of `from`.
-struct Widen<'a, W> {
-    from: *const W,
-    out: &'a mut [f32],
-}
-
-impl<W: Weight> Kernel for Widen<'_, W> {
-    type Out = ();
-
-    #[inline(always)]
-    unsafe fn run<V: V16>(self) {
-        for (i, out) in self.out.chunks_exact_mut(BLOCK).enumerate() {
-            // SAFETY: `dispatch` checked the features, the maker vouches for the elements.
-            unsafe { W::load::<V>(self.from.add(i * BLOCK)).store(out.as_mut_ptr()) };
         }
     }
 }
