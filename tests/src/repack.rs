@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(before.manifest(), same.manifest());
         assert!(before.sections().eq(same.sections()));
         let mut ledger = repacked.json(LEDGER);
-        ledger[0]["note"] = "another one".into();
+        ledger["constants"][0]["note"] = "another one".into();
         repacked.set_json(LEDGER, &ledger);
         let changed = open(repacked.write());
         assert_eq!(changed.ledger().expect("it fits")[0].note.as_deref(), Some("another one"));

@@ -63,12 +63,13 @@ impl HostRuntime for Json {
         environment: &Environment,
     ) -> Result<Box<dyn Executable + 'a>, Error> {
         let program = Program::parse(code)?;
-        let constants = bind::bind(&program, constants)?;
+        let threads = shared_threads::get(environment.threads.max(1));
+        let constants = bind::bind(&threads, &program, constants)?;
         let mut loaded = Loaded {
             dims: Dims::new(&program),
             program,
             constants,
-            threads: shared_threads::get(environment.threads.max(1)),
+            threads,
             ready: Vec::new(),
             arena: Buffer::default(),
             scratch: Buffer::default(),

@@ -1,12 +1,12 @@
 //! Binds a program's constants: views of the mapped artifact where they can be used as they are, copies where not.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use byoc_plugin_api::{BoundConstants, DType, Error, TensorView, bf16, f16, from_hex};
 
 use super::buffer::{self, ALIGNMENT, Buffer};
 use crate::constants::{Recipe, Values};
-use crate::kernels::Narrow;
+use crate::kernels::{Narrow, Threads};
 use crate::program::{Constant, Op, Program, Source, Value};
 
 /// A constant, ready to be read.
@@ -59,8 +59,15 @@ fn extent(view: &TensorView<'_>) -> usize {
     view.dtype().bytes_for(last.max(0) as usize + 1).unwrap_or(usize::MAX)
 }
 
+/// Bytes that are copied or computed from which on all threads do so: waking them takes longer than fewer.
+const ENOUGH: usize = 1 << 20;
+
 /// Every constant of the program, in its order.
-pub(super) fn bind<'a>(program: &Program, constants: &BoundConstants<'a>) -> Result<Vec<Bound<'a>>, Error> {
+pub(super) fn bind<'a>(
+    threads: &Threads,
+    program: &Program,
+    constants: &BoundConstants<'a>,
+) -> Result<Vec<Bound<'a>>, Error> {
     let takes_strides = takes_strides(program);
     let find = |constant: &Constant| {
         let value = &program.values[constant.value];
@@ -69,13 +76,15 @@ pub(super) fn bind<'a>(program: &Program, constants: &BoundConstants<'a>) -> Res
     let found: Vec<Found<'_>> = program.constants.iter().map(find).collect::<Result<_, Error>>()?;
     let mut memory = Buffer::new(found.iter().try_fold(0usize, |sum, found| found.end(sum)).ok_or_else(too_large)?)?;
     let mut rest = memory.as_mut_bytes();
+    let mut made = Vec::new();
     for (constant, found) in program.constants.iter().zip(&found) {
         let (to, after) = std::mem::take(&mut rest).split_at_mut(found.end(0).unwrap_or(0));
         rest = after;
         if let Found::Made(bytes) = *found {
-            make(constant, constants, &mut to[..bytes])?;
+            made.push((constant, &mut to[..bytes]));
         }
     }
+    make_all(threads, made, constants)?;
     let (memory, mut offset) = (Arc::new(memory), 0);
     let mut all = Vec::with_capacity(found.len());
     for (constant, found) in program.constants.iter().zip(found) {
@@ -140,6 +149,21 @@ impl<'a> Found<'a> {
             Found::Made(bytes) => start.checked_add(bytes.checked_next_multiple_of(ALIGNMENT)?),
         }
     }
+}
+
+/// Copies or computes constants; of several errors that of the first one.
+fn make_all(threads: &Threads, all: Vec<(&Constant, &mut [u8])>, constants: &BoundConstants<'_>) -> Result<(), Error> {
+    if all.iter().map(|(_, to)| to.len()).sum::<usize>() < ENOUGH {
+        return all.into_iter().try_for_each(|(constant, to)| make(constant, constants, to));
+    }
+    // Each task takes one of them; the locks say so to the compiler.
+    let all: Vec<_> = all.into_iter().map(|(constant, to)| Mutex::new((constant, to, Ok(())))).collect();
+    threads.parallel_for(all.len(), |index| {
+        let mut one = all[index].lock().unwrap_or_else(PoisonError::into_inner);
+        let (constant, to, result) = &mut *one;
+        *result = make(constant, constants, to);
+    });
+    all.into_iter().try_for_each(|one| one.into_inner().unwrap_or_else(PoisonError::into_inner).2)
 }
 
 /// Copies or computes a constant. The bytes are zero before, and as many as [`Found::of`] says.

@@ -97,6 +97,24 @@ fn images_are_computed_as_f32() {
     }
 }
 
+/// More than a megabyte of filters, which all threads widen and pack when the code is loaded.
+#[test]
+fn filters_are_widened_by_all_threads() {
+    let mut net = RegionBuilder::of("json", DType::F16);
+    let x = net.input([1, 64, 4, 4]);
+    let y = net.conv(x, 512, 3, 1, 1);
+    let y = net.norm(y);
+    let y = net.conv(y, 64, 1, 1, 1);
+    net.output(y);
+    assert_eq!(compile(&net, &[]).claims.words()[0], "host");
+    let inputs = net.inputs(1, &[]);
+    let one = results(&net, &inputs, &[], 1);
+    for threads in [2, 3] {
+        assert_eq!(results(&net, &inputs, &[], threads), one, "{threads} threads");
+    }
+    close(&net);
+}
+
 /// What moves f32 in between stays f32; what moves elements before anything is computed moves them as they are.
 #[test]
 fn movements_follow_what_is_computed() {
