@@ -10,12 +10,12 @@ use super::ledger::{LedgerRow, LedgerSection, NodeSummary};
 use super::manifest::Manifest;
 
 /// A ledger that was read.
-pub(super) type Ledger = LedgerSection<Vec<LedgerRow>, Vec<Vec<NodeSummary>>>;
+pub(super) type ReadLedger = LedgerSection<Vec<LedgerRow>, Vec<Vec<NodeSummary>>>;
 
 /// The ledger in a file, which is read when somebody asks for it.
 #[derive(Debug, Default)]
 pub(super) struct LedgerReader {
-    section: OnceLock<Ledger>,
+    section: OnceLock<ReadLedger>,
     /// How many bytes of JSON were read, of this ledger and of those that are kept beside it.
     read: Arc<AtomicU64>,
 }
@@ -27,11 +27,11 @@ impl LedgerReader {
     }
 
     /// What is in that section, compared with its digest and with the graph that it is of. The error says what is wrong.
-    pub(super) fn get(&self, layout: &Layout, section: &str, manifest: &Manifest) -> Result<&Ledger, String> {
+    pub(super) fn get(&self, layout: &Layout, section: &str, manifest: &Manifest) -> Result<&ReadLedger, String> {
         if let Some(ledger) = self.section.get() {
             return Ok(ledger);
         }
-        let (ledger, bytes): (Ledger, u64) = layout.json(section)?;
+        let (ledger, bytes): (ReadLedger, u64) = layout.json(section)?;
         if self.read.fetch_add(bytes, Ordering::Relaxed) + bytes > MOST_BYTES {
             return Err(format!("its ledgers hold more than {MOST_BYTES} bytes"));
         }

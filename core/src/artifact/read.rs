@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::external;
 use super::file::{ArtifactFile, Layout, damaged};
 use super::ledger::{LedgerRow, NodeSummary, ledger_section};
-use super::ledger_reader::{Ledger, LedgerReader};
+use super::ledger_reader::{LedgerReader, ReadLedger};
 use super::manifest::{ConstantUse, Manifest, Region};
 #[cfg(feature = "compiler")]
 use super::{Contents, Section, code_sections};
@@ -102,7 +102,7 @@ impl Artifact {
         Ok(regions.find(|(own, _)| own.symbol == region.symbol).map_or(&[][..], |(_, nodes)| nodes.as_slice()))
     }
 
-    fn told(&self) -> Result<&Ledger> {
+    fn told(&self) -> Result<&ReadLedger> {
         let section = ledger_section(self.variant());
         self.ledger.get(&self.layout, &section, &self.manifest).map_err(|cause| damaged(self.path(), &cause))
     }

@@ -132,7 +132,11 @@ fn fates() -> Model {
 fn the_ledger_tells_what_became_of_every_constant() {
     let folder = Folder::compiled(fates());
     let printed = json(&folder, &["inspect", "model.byoc", "--constants"]);
-    let layouts: Vec<String> = json(&folder, &["inspect", "model.byoc", "--regions"])["regions"][0]["constants"]
+    let region = &json(&folder, &["inspect", "model.byoc", "--regions"])["regions"][0];
+    let nodes = region["nodes"].as_array().expect("a list").iter().map(|node| node["op"].as_str().expect("a text"));
+    let expected = ["Conv", "BatchNormalization", "MatMul", "MatMul", "Max", "Add", "Mul"];
+    assert_eq!(nodes.collect::<Vec<_>>(), expected);
+    let layouts: Vec<String> = region["constants"]
         .as_array()
         .into_iter()
         .flatten()

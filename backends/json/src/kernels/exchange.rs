@@ -29,18 +29,30 @@ impl Kernel for Exchange {
                 let rows = SIDE.min(self.rows - row);
                 // SAFETY: the caller vouches for rows and columns; these are some of them.
                 unsafe {
-                    let from = self.from.add(row * self.from_row + column);
-                    let mut square = [V::splat(0.0); SIDE];
-                    for (i, value) in square.iter_mut().enumerate().take(rows) {
-                        *value = V::load_up_to(from.add(i * self.from_row), columns);
-                    }
+                    let square = square::<V>(self.from.add(row * self.from_row + column), self.from_row, rows, columns);
                     let to = self.to.add(column * self.to_row + row);
-                    for (i, value) in V::exchange(square).into_iter().enumerate().take(columns) {
+                    for (i, value) in square.into_iter().enumerate().take(columns) {
                         value.store_up_to(to.add(i * self.to_row), rows);
                     }
                 }
             }
         }
+    }
+}
+
+/// Value `i` of each of `rows` rows side by side, for each of `columns` values; 16 of both at most.
+///
+/// # Safety
+/// As [`V16::load`], for these values of these rows.
+#[inline(always)]
+pub(crate) unsafe fn square<V: V16>(from: *const f32, from_row: usize, rows: usize, columns: usize) -> [V; SIDE] {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let mut square = [V::splat(0.0); SIDE];
+        for (i, value) in square.iter_mut().enumerate().take(rows) {
+            *value = V::load_up_to(from.add(i * from_row), columns);
+        }
+        V::exchange(square)
     }
 }
 

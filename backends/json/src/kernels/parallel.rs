@@ -46,7 +46,7 @@ impl Threads {
         Threads { only: Some(unit), ..Threads::with_isa(count, Isa::Avx512) }
     }
 
-    /// Has products of bytes computed by vectors alone, or not.
+    /// Whether products of bytes may use matrix units, where there are any; they may unless this says otherwise.
     pub fn with_amx(self, amx: bool) -> Threads {
         Threads { amx, ..self }
     }

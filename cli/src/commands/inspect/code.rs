@@ -48,7 +48,7 @@ pub(crate) fn region(args: &Args, artifact: &Artifact, symbol: &str) -> Result<(
                 report::note(&format!("the backend '{backend}' is not here, and may say more of its code"));
             }
             return if args.json {
-                report::print_json(&views::region_json(artifact, region)?)
+                report::print_json(&views::region_json(region, artifact.nodes_of(region)?))
             } else {
                 report::print(&views::region(artifact, region)?)
             };

@@ -29,15 +29,16 @@ pub(super) fn region(artifact: &Artifact, region: &Region) -> Result<String> {
 }
 
 /// What an artifact says of a region, with its nodes.
-pub(super) fn region_json(artifact: &Artifact, region: &Region) -> Result<Value> {
+pub(super) fn region_json(region: &Region, nodes: &[NodeSummary]) -> Value {
     let mut told = json!(region);
-    told["nodes"] = json!(artifact.nodes_of(region)?);
-    Ok(told)
+    told["nodes"] = json!(nodes);
+    told
 }
 
 /// The same of all of them.
 pub(super) fn regions_json(artifact: &Artifact) -> Result<Value> {
-    artifact.manifest().regions.iter().map(|region| region_json(artifact, region)).collect()
+    let regions = artifact.manifest().regions.iter().zip(artifact.nodes()?);
+    Ok(regions.map(|(region, nodes)| region_json(region, nodes)).collect())
 }
 
 /// What each run of an entry copies between memories, if anything.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{ConvKind, ConvParams};
+use crate::kernels::exchange::square;
 use crate::kernels::isa::{Isa, Kernel, dispatch};
 use crate::kernels::layout::BLOCK;
 use crate::kernels::simd::V16;
@@ -121,9 +122,8 @@ fn pack_blocks(p: &ConvParams, read: Read<'_>, out: &mut [f32]) {
     let inner = group_ic * taps;
     // Most often all filters of a block read the same channels.
     let alike = group_ic == to.inputs;
-    let zeros = if alike { out.len() - to.groups * to.outputs * inner } else { out.len() };
-    let start = out.len() - zeros;
-    out[start..].fill(0.0);
+    let written = if alike { to.groups * to.outputs * inner } else { 0 };
+    out[written..].fill(0.0);
     let mut of_block = vec![0.0; BLOCK.min(to.outputs) * inner];
     for (group, block) in (0..to.groups).flat_map(|group| (0..blocks).map(move |block| (group, block))) {
         let first = group * to.outputs + block * BLOCK;
@@ -194,11 +194,8 @@ impl Kernel for Rows<'_> {
             let count = BLOCK.min(columns - column);
             // SAFETY: as many weights of each filter, and as many rows, are there.
             unsafe {
-                let mut square = [V::splat(0.0); BLOCK];
-                for (lane, value) in square.iter_mut().enumerate().take(lanes) {
-                    *value = V::load_up_to(filters.as_ptr().add(lane * each + start + column), count);
-                }
-                for (i, value) in V::exchange(square).into_iter().enumerate().take(count) {
+                let square = square::<V>(filters.as_ptr().add(start + column), each, lanes, count);
+                for (i, value) in square.into_iter().enumerate().take(count) {
                     let (channel, tap) = ((column + i) / taps, (column + i) % taps);
                     value.store_up_to(to.add((tap * rows + channel) * row), lanes);
                 }

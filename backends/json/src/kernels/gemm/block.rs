@@ -187,7 +187,7 @@ impl Block<'_> {
                 if self.isa == Isa::Avx2 && blocks == 1 && matches!(self.b, Source::Packed(..)) {
                     tile.fetch_part(index, parts);
                 }
-                self.narrow(&mut tile, n, blocks, &ks, [index, parts]);
+                self.point_at_narrow(&mut tile, n, blocks, &ks, [index, parts]);
                 // SAFETY: the table matches the CPU; the caller vouches for A, B and C.
                 unsafe { self.tile(table[rows - 1], tile, &ends, panels.first + start, rows) };
             }
@@ -220,7 +220,7 @@ impl Block<'_> {
     }
 
     /// Lets a tile know `blocks` panels of 16 bits from column `n` on, where B has such, and has it ask for its part of the next ones.
-    fn narrow(&self, tile: &mut Tile, n: usize, blocks: usize, ks: &Range<usize>, [index, parts]: [usize; 2]) {
+    fn point_at_narrow(&self, tile: &mut Tile, n: usize, blocks: usize, ks: &Range<usize>, [index, parts]: [usize; 2]) {
         let Some((b, k)) = self.b.narrow() else { return };
         let panel = |panel: usize, row: usize| b.wrapping_add((panel * k + row) * BLOCK);
         let (own, next) = (n / BLOCK, n / BLOCK + blocks);

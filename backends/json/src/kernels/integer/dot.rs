@@ -15,7 +15,7 @@ pub(super) enum Dot {
     Vnni256,
     /// The same in vectors of 512 bits. AVX512-VNNI.
     Vnni512,
-    /// 64 of them at once, in tiles of matrix units. AMX-INT8, beside AVX512-VNNI.
+    /// Tiles of 16 rows of 64 bytes with 16 columns, by matrix units. AMX-INT8, beside AVX512-VNNI.
     Amx,
 }
 

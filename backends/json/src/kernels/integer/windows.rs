@@ -32,7 +32,8 @@ impl<'a> Lines<'a> {
         // Where windows have no pixels in common, gathered ones lie closer.
         let shared = kernel[0] * kernel[1] > strides[0] * strides[1];
         let fits = block.dot.takes_pieces() && alone && shared;
-        let plain = !block.e.needs_sums() && !matches!(block.out, Target::Sums(_));
+        // What ends a line counts its rows from the first one of the line, so that none may have a factor of its own.
+        let plain = !block.e.needs_sums() && block.e.rows.is_empty() && !matches!(block.out, Target::Sums(_));
         let known = matches!(block.b, Right::Packed(_, stats) if !stats.is_empty());
         if !fits || !plain || !known || block.shape.k == 0 || !block.shape.m.is_multiple_of(out[1]) {
             return None;
