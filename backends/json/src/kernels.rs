@@ -42,6 +42,7 @@ mod thread_pool;
 mod top_k;
 mod transpose;
 mod unrolled;
+mod weights;
 
 pub use activation::{Activation, Unary, unary, unary_inplace};
 pub use affine::affine;
@@ -55,10 +56,10 @@ pub use conv::{
 };
 pub(crate) use convert::{Narrow, narrow, widen};
 pub use elementwise::{Binary, Broadcast, binary, binary_inplace};
+pub(crate) use gemm::packed_b_column;
 pub use gemm::{
-    Bias, Epilogue, GemmParams, INT8_LAYOUT, Int8, Int8Columns, Int8Known, PACKED_B_LAYOUT, PackedB, fits_int8, gemm,
-    gemm_int8, gemm_packed, gemm_scratch_len, int8_is_on_amx, int8_len, int8_scratch_len, pack_b, packed_b_len,
-    round_b,
+    Bias, Epilogue, GemmParams, INT8_LAYOUT, Int8, Int8Columns, Int8Known, PACKED_B_LAYOUT, fits_int8, gemm, gemm_int8,
+    gemm_packed, gemm_scratch_len, int8_is_on_amx, int8_len, int8_scratch_len, pack_b, packed_b_len, round_b,
 };
 pub use grid_sample::{Beyond, GridSampleParams, Sampling, grid_sample};
 pub use interpolate::{InterpolateParams, WeighedAxis, interpolate, interpolate_scratch_len};
@@ -80,3 +81,4 @@ pub(crate) use sizes::product;
 pub use softmax::softmax;
 pub use top_k::{TopKParams, top_k, top_k_scratch_len};
 pub use transpose::{copy_strided, transpose};
+pub use weights::PackedWeights;

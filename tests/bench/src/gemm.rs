@@ -9,7 +9,7 @@
 use std::time::Instant;
 
 use byoc_json_backend::kernels::{
-    Epilogue, GemmParams, PackedB, Threads, gemm, gemm_packed, gemm_scratch_len, pack_b, packed_b_len,
+    Epilogue, GemmParams, PackedWeights, Threads, gemm, gemm_packed, gemm_scratch_len, pack_b, packed_b_len,
 };
 
 /// Something to be timed, with its name.
@@ -67,7 +67,7 @@ fn product((m, n, k): (usize, usize, usize), count: usize) {
                         &threads,
                         &params,
                         &a,
-                        PackedB::F32(&panels),
+                        PackedWeights::F32(&panels),
                         &mut packed,
                         &epilogue,
                         &mut scratch_packed,

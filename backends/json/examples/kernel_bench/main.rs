@@ -9,8 +9,8 @@ use byoc_json_backend::kernels::integer::{self, Byte, Grid, Image, Out, Plain, R
 use byoc_json_backend::kernels::nbits::{self, NBits, Weights, Zeros};
 use byoc_json_backend::kernels::{
     Activation, AttentionParams, Bias, Binary, Broadcast, ConvKind, ConvParams, Epilogue, GemmParams, Int8,
-    Int8Columns, Int8Known, Isa, Math, NormParams, PackedB, Threads, Unary, attention, attention_scratch_len, binary,
-    conv, conv_int8, conv_int8_scratch_len, from_blocked, gemm, gemm_int8, gemm_packed, gemm_scratch_len,
+    Int8Columns, Int8Known, Isa, Math, NormParams, PackedWeights, Threads, Unary, attention, attention_scratch_len,
+    binary, conv, conv_int8, conv_int8_scratch_len, from_blocked, gemm, gemm_int8, gemm_packed, gemm_scratch_len,
     int8_filters_known, int8_filters_len, int8_scratch_len, layer_norm, pack_b, packed_b_len, round_b, round_filters,
     softmax, to_blocked, transpose, unary,
 };
@@ -130,12 +130,12 @@ fn bench_gemm(threads: &[Threads; 2], m: usize, n: usize, k: usize) {
     report(&format!("gemm {m}x{n}x{k} B transposed"), flop, times);
     let mut packed = Values::zeros(packed_b_len(k, n).expect("countable"));
     pack_b(k, n, &b, p.b, &mut packed);
-    let times =
-        [0, 1].map(|i| best(|| gemm_packed(&threads[i], &p, &a, PackedB::F32(&packed), &mut c, &e, &mut scratch)));
+    let times = [0, 1]
+        .map(|i| best(|| gemm_packed(&threads[i], &p, &a, PackedWeights::F32(&packed), &mut c, &e, &mut scratch)));
     report(&format!("gemm {m}x{n}x{k} B packed"), flop, times);
     let halves: Vec<byoc_plugin_api::f16> = packed.iter().map(|&value| byoc_plugin_api::f16::from_f32(value)).collect();
-    let times =
-        [0, 1].map(|i| best(|| gemm_packed(&threads[i], &p, &a, PackedB::F16(&halves), &mut c, &e, &mut scratch)));
+    let times = [0, 1]
+        .map(|i| best(|| gemm_packed(&threads[i], &p, &a, PackedWeights::F16(&halves), &mut c, &e, &mut scratch)));
     report(&format!("gemm {m}x{n}x{k} B packed, f16"), flop, times);
     let (mut packed, mut columns) = (vec![0; integer::packed_len(k, n).expect("countable")], Int8Columns::default());
     round_b(k, n, &b, p.b, &mut columns, &mut packed);

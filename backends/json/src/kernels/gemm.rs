@@ -15,7 +15,6 @@ mod parts;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tile;
-mod weights;
 
 use super::activation::Activation;
 use super::isa::Isa;
@@ -23,6 +22,7 @@ use super::layout::BLOCK;
 use super::parallel::Threads;
 use super::precision::Math;
 use super::sizes::reach;
+use super::weights::PackedWeights;
 pub(crate) use block::scratch_len as block_scratch_len;
 use block::{Panels, Source};
 pub use int8::{
@@ -30,10 +30,10 @@ pub use int8::{
     round_b,
 };
 pub(super) use int8::{ZERO, inverse, magnitude, scale_of};
+pub(crate) use pack::packed_b_column;
 pub(crate) use pack::panels;
 pub use pack::{pack_b, packed_b_len};
 use parts::run;
-pub use weights::PackedB;
 
 /// Names the layout of [`pack_b`]: [ceil(N / 16)][K][16], columns past N zero.
 pub const PACKED_B_LAYOUT: &str = "gemm/n16k/1";
@@ -200,7 +200,7 @@ pub fn gemm_packed(
     threads: &Threads,
     p: &GemmParams,
     a: &[f32],
-    packed_b: PackedB<'_>,
+    packed_b: PackedWeights<'_>,
     c: &mut [f32],
     e: &Epilogue<'_>,
     scratch: &mut [f32],
@@ -211,9 +211,9 @@ pub fn gemm_packed(
     }
     check(p, a, c, e);
     match packed_b {
-        PackedB::F32(b) => few::run(threads, p, a, b, c, e),
-        PackedB::F16(b) => few::run(threads, p, a, b, c, e),
-        PackedB::BF16(b) => few::run(threads, p, a, b, c, e),
+        PackedWeights::F32(b) => few::run(threads, p, a, b, c, e),
+        PackedWeights::F16(b) => few::run(threads, p, a, b, c, e),
+        PackedWeights::BF16(b) => few::run(threads, p, a, b, c, e),
     }
 }
 

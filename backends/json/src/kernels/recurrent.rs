@@ -11,10 +11,11 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 use super::activation::Activation;
-use super::gemm::{Bias, Epilogue, GemmParams, PackedB, gemm_packed, gemm_scratch_len, pack_b, packed_b_len};
+use super::gemm::{Bias, Epilogue, GemmParams, gemm_packed, gemm_scratch_len, pack_b, packed_b_len};
 use super::layout::BLOCK;
 use super::parallel::{SharedMut, Threads, part};
 use super::sizes::product;
+use super::weights::PackedWeights;
 use cells::{Gates, Part};
 use std::ops::Range;
 
@@ -244,7 +245,7 @@ pub fn recurrent(
             let e = Epilogue { bias: Bias::PerCol(&bias[..width]), ..Epilogue::default() };
             let weights = &inputs.weights[direction * per_direction..][..per_direction];
             let gates = &mut gates[direction * rows * width..][..rows * width];
-            gemm_packed(threads, &p.input_product(), inputs.x, PackedB::F32(weights), gates, &e, scratch);
+            gemm_packed(threads, &p.input_product(), inputs.x, PackedWeights::F32(weights), gates, &e, scratch);
         }
     }
     let (hidden, cell) = state.split_at_mut(state.len() / 2);
@@ -400,7 +401,7 @@ impl Layer<'_> {
         let packed = &self.inputs.recurrence[first * gate..][..gates.len() * gate];
         let out = &mut out[gates.start * p.padded()..];
         let product = p.state_product(rows, gates.len());
-        gemm_packed(self.threads, &product, states, PackedB::F32(packed), out, &Epilogue::default(), scratch);
+        gemm_packed(self.threads, &product, states, PackedWeights::F32(packed), out, &Epilogue::default(), scratch);
     }
 
     /// The functions of the gates, for one sequence. `row` counts those of the unit, `input_row` the rows of x.

@@ -9,7 +9,6 @@ use std::ops::Range;
 
 use super::block::{Block, Source};
 use super::finish::Finish;
-use super::weights::Weight;
 use super::{Bias, GemmParams, Math};
 use crate::kernels::bf16::terms::{
     Between, MOST, Multiplier, Operand, Rows, SIDE, STEP, SUMS, Step, Terms, elements, from_line, rounded,
@@ -19,6 +18,7 @@ use crate::kernels::isa::Kernel;
 use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::Threads;
 use crate::kernels::simd::{Avx512x16, V16};
+use crate::kernels::weights::Weight;
 
 /// Rows of A that are put into tiles together.
 const ROWS: usize = 256;

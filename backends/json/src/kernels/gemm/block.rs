@@ -2,13 +2,14 @@
 
 use super::finish::{Finish, LARGEST};
 use super::tile::{Tile, TileFn, one_block, tiles, widening_tiles};
-use super::weights::PackedB;
-use super::{Bias, GemmParams, pack, weights};
+use super::{Bias, GemmParams, pack};
 use crate::kernels::activation::Activation;
 use crate::kernels::cuts::Cuts;
-use crate::kernels::isa::{Isa, dispatch};
+use crate::kernels::isa::{Isa, Kernel, dispatch};
 use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::SharedMut;
+use crate::kernels::simd::V16;
+use crate::kernels::weights::PackedWeights;
 use byoc_plugin_api::{bf16, f16};
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -54,11 +55,11 @@ impl Source {
     }
 
     /// A packed B of `k` rows.
-    pub(super) fn of(packed: PackedB<'_>, k: usize) -> Source {
+    pub(super) fn of(packed: PackedWeights<'_>, k: usize) -> Source {
         match packed {
-            PackedB::F32(elements) => Source::Packed(elements.as_ptr(), k),
-            PackedB::F16(elements) => Source::PackedF16(elements.as_ptr(), k),
-            PackedB::BF16(elements) => Source::PackedBF16(elements.as_ptr(), k),
+            PackedWeights::F32(elements) => Source::Packed(elements.as_ptr(), k),
+            PackedWeights::F16(elements) => Source::PackedF16(elements.as_ptr(), k),
+            PackedWeights::BF16(elements) => Source::PackedBF16(elements.as_ptr(), k),
         }
     }
 
@@ -235,7 +236,7 @@ impl Block<'_> {
         }
         let rows = ks.start + ks.len() * index / parts..ks.start + ks.len() * (index + 1) / parts;
         for at in next..(next + blocks).min(self.p.n.div_ceil(BLOCK)) {
-            dispatch(self.isa, weights::Fetch { from: panel(at, rows.start), rows: rows.len() });
+            dispatch(self.isa, Fetch { from: panel(at, rows.start), rows: rows.len() });
         }
     }
 
@@ -354,5 +355,23 @@ impl Panels {
     /// Start (from `first`) and rows of each panel.
     pub(super) fn iter(self) -> impl Iterator<Item = (usize, usize)> {
         self.cuts.iter()
+    }
+}
+
+/// Asks for rows of 16 elements of 16 bits.
+struct Fetch {
+    from: *const u16,
+    rows: usize,
+}
+
+impl Kernel for Fetch {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        // Two rows are a line of the cache.
+        for row in (0..self.rows).step_by(2) {
+            V::prefetch(self.from.wrapping_add(row * BLOCK).cast());
+        }
     }
 }

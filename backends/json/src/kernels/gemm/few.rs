@@ -4,12 +4,12 @@
 use std::ops::Range;
 
 use super::gemv::finish;
-use super::weights::Weight;
 use super::{Epilogue, GemmParams};
 use crate::kernels::isa::{Kernel, dispatch};
 use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::{SharedMut, Threads, part};
 use crate::kernels::simd::V16;
+use crate::kernels::weights::Weight;
 
 /// How far ahead a panel is fetched, in bytes: the hardware stops at the borders of pages.
 const AHEAD: usize = 2048;

@@ -11,6 +11,12 @@ pub fn packed_b_len(k: usize, n: usize) -> Option<usize> {
     product(&[n.div_ceil(BLOCK), k, BLOCK])
 }
 
+/// The elements of one column of a packed B of `k` rows.
+pub(crate) fn packed_b_column<T>(packed: &[T], k: usize, column: usize) -> impl Iterator<Item = &T> {
+    let panel = packed.get(column / BLOCK * k * BLOCK..).unwrap_or_default();
+    panel.iter().skip(column % BLOCK).step_by(BLOCK).take(k)
+}
+
 /// Packs B[k, n] with the given row and column strides as [ceil(n / 16)][k][16], zero past n.
 ///
 /// # Panics

@@ -67,9 +67,9 @@ fn compare(p: &GemmParams, e: &Epilogue<'_>, threads: &Threads, given: Given, er
         pb.iter().map(|&value| (f16::from_f32(value), bf16::from_f32(value))).unzip();
     let packed = match given {
         Given::Plain => None,
-        Given::Packed => Some(PackedB::F32(&pb)),
-        Given::PackedF16 => Some(PackedB::F16(&halves)),
-        Given::PackedBF16 => Some(PackedB::BF16(&brains)),
+        Given::Packed => Some(PackedWeights::F32(&pb)),
+        Given::PackedF16 => Some(PackedWeights::F16(&halves)),
+        Given::PackedBF16 => Some(PackedWeights::BF16(&brains)),
     };
     match packed {
         Some(packed) => gemm_packed(threads, p, &a, packed, &mut c, e, &mut scratch),
@@ -243,7 +243,8 @@ mod matrix_units {
                 let mut panels = vec![0.0; packed_b_len(p.k, p.n).expect("countable")];
                 pack_b(p.k, p.n, b, p.b, &mut panels);
                 let brains: Vec<bf16> = panels.iter().map(|value| bf16::from_f32(*value)).collect();
-                let packed = if std::ptr::eq(b, &rounded) { PackedB::BF16(&brains) } else { PackedB::F32(&panels) };
+                let packed =
+                    if std::ptr::eq(b, &rounded) { PackedWeights::BF16(&brains) } else { PackedWeights::F32(&panels) };
                 let mut scratch = vec![f32::NAN; gemm_scratch_len(&p, 1).expect("countable")];
                 let mut c = vec![f32::NAN; p.m * p.n];
                 gemm_packed(threads, &p, &a, packed, &mut c, &Epilogue::default(), &mut scratch);
@@ -272,7 +273,7 @@ mod matrix_units {
                 let p = GemmParams { math, ..p.clone() };
                 let mut c = vec![0.0; p.m * p.n];
                 let mut scratch = vec![0.0; gemm_scratch_len(&p, 1).expect("countable")];
-                let packed = PackedB::F32(&packed);
+                let packed = PackedWeights::F32(&packed);
                 gemm_packed(threads, &p, &a, packed, &mut c, &Epilogue::default(), &mut scratch);
                 c
             };

@@ -1,12 +1,12 @@
 //! The register tile of the matrix product: P rows times OB blocks of 16 columns.
 
-use super::weights::Weight;
 use crate::kernels::isa::Isa;
 use crate::kernels::layout::BLOCK;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::simd::{Avx2x16, Avx512x16};
 use crate::kernels::simd::{Portable16, V16};
 use crate::kernels::unrolled::{FEW, MOST, unrolled};
+use crate::kernels::weights::Weight;
 
 /// One tile's work. Strides count f32 values.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use byoc_plugin_api::{DType, Error, bf16, f16};
 use super::super::memory::Io;
 use super::movement::place;
 use super::{Call, Ready, Signature, bad_shapes};
-use crate::kernels::{Int8Known, PackedB, int8_len, packed_b_len};
+use crate::kernels::{Int8Known, int8_len, packed_b_column, packed_b_len};
 
 /// Columns of a packed B by index.
 struct Columns {
@@ -44,7 +44,7 @@ pub(super) fn columns(signature: &Signature<'_>, &[k, n]: &[usize; 2]) -> Result
 impl Columns {
     fn copy<T: Copy, Y>(&self, io: &Io<'_, '_>, x: &[T], y: &mut [Y], as_y: impl Fn(T) -> Y) -> Result<(), Error> {
         let column = |column, row: &mut [Y]| {
-            PackedB::column(x, self.size[0], column).zip(row).for_each(|(&value, to)| *to = as_y(value));
+            packed_b_column(x, self.size[0], column).zip(row).for_each(|(&value, to)| *to = as_y(value));
         };
         self.each(io, y, column)
     }

@@ -6,16 +6,15 @@ use std::arch::x86_64::{__m512i, _mm512_loadu_si512};
 use byoc_plugin_api::{bf16, f16};
 
 #[cfg(target_arch = "x86_64")]
-use crate::kernels::bf16::terms::{Terms, rounded};
-use crate::kernels::isa::Kernel;
-use crate::kernels::layout::BLOCK;
+use super::bf16::terms::{Terms, rounded};
+use super::layout::BLOCK;
 #[cfg(target_arch = "x86_64")]
-use crate::kernels::simd::Avx512x16;
-use crate::kernels::simd::V16;
+use super::simd::Avx512x16;
+use super::simd::V16;
 
-/// A matrix B as [`pack_b`](super::pack_b) lays it out, of elements of one of these types.
+/// Weights as a kernel reads them, of elements of one of these types.
 #[derive(Clone, Copy, Debug)]
-pub enum PackedB<'a> {
+pub enum PackedWeights<'a> {
     /// Single precision.
     F32(&'a [f32]),
     /// Half precision.
@@ -24,13 +23,13 @@ pub enum PackedB<'a> {
     BF16(&'a [bf16]),
 }
 
-impl PackedB<'_> {
+impl PackedWeights<'_> {
     /// Elements.
     pub fn len(&self) -> usize {
         match self {
-            PackedB::F32(elements) => elements.len(),
-            PackedB::F16(elements) => elements.len(),
-            PackedB::BF16(elements) => elements.len(),
+            PackedWeights::F32(elements) => elements.len(),
+            PackedWeights::F16(elements) => elements.len(),
+            PackedWeights::BF16(elements) => elements.len(),
         }
     }
 
@@ -38,16 +37,10 @@ impl PackedB<'_> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-
-    /// The elements of one column of a packed B of `k` rows.
-    pub(crate) fn column<T>(packed: &[T], k: usize, column: usize) -> impl Iterator<Item = &T> {
-        let panel = packed.get(column / BLOCK * k * BLOCK..).unwrap_or_default();
-        panel.iter().skip(column % BLOCK).step_by(BLOCK).take(k)
-    }
 }
 
 /// An element of packed weights.
-pub(super) trait Weight: Copy + Sync {
+pub(crate) trait Weight: Copy + Sync {
     /// The pieces that are multiplied where numbers of f32 have those of `T`.
     #[cfg(target_arch = "x86_64")]
     type Terms<T: Terms>: Terms;
@@ -111,23 +104,5 @@ impl Weight for bf16 {
     unsafe fn two_rows(from: *const bf16) -> __m512i {
         // SAFETY: the caller vouches for it.
         unsafe { _mm512_loadu_si512(from.cast()) }
-    }
-}
-
-/// Asks for rows of 16 elements of 16 bits.
-pub(super) struct Fetch {
-    pub(super) from: *const u16,
-    pub(super) rows: usize,
-}
-
-impl Kernel for Fetch {
-    type Out = ();
-
-    #[inline(always)]
-    unsafe fn run<V: V16>(self) {
-        // Two rows are a line of the cache.
-        for row in (0..self.rows).step_by(2) {
-            V::prefetch(self.from.wrapping_add(row * BLOCK).cast());
-        }
     }
 }
