@@ -20,6 +20,7 @@ mod join_masks;
 mod layout;
 mod lift;
 mod lower;
+mod narrow_filters;
 mod pack_matrix;
 mod precision;
 mod recurrent;
@@ -100,6 +101,7 @@ fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Resul
             if weights == Some(DType::I8) {
                 round_filters::run(&mut graph);
             }
+            narrow_filters::run(&mut graph, weights.filter(|&dtype| dtype != DType::I8));
             precision::run(&mut graph, if exact { Math::F32 } else { math });
         }
     }

@@ -83,7 +83,7 @@ fn pack(
 }
 
 /// Appends the bytes of elements that were computed as f32 and are stored as `dtype`: f32, or a type of 16 bits.
-fn store(dtype: DType, values: &[f32], bytes: &mut Vec<u8>) {
+pub(crate) fn store(dtype: DType, values: &[f32], bytes: &mut Vec<u8>) {
     match dtype {
         DType::F16 => append(&Vec::<f16>::from_f32_slice(values), f16::to_le_bytes, bytes),
         DType::BF16 => append(&Vec::<bf16>::from_f32_slice(values), bf16::to_le_bytes, bytes),

@@ -51,8 +51,8 @@ pub use attention::{AttentionParams, attention, attention_scratch_len};
 pub(crate) use bf16::Unit;
 pub use choose::{Choice, ChooseParams, choose};
 pub use conv::{
-    ConvKind, ConvParams, INT8_FILTERS_LAYOUT, conv, conv_int8, conv_int8_is_on_amx, conv_int8_scratch_len,
-    int8_filters_known, int8_filters_len, round_filters,
+    ConvFilters, ConvKind, ConvParams, INT8_FILTERS_LAYOUT, conv, conv_int8, conv_int8_is_on_amx,
+    conv_int8_scratch_len, int8_filters_known, int8_filters_len, round_filters,
 };
 pub(crate) use convert::{Narrow, narrow, widen};
 pub use elementwise::{Binary, Broadcast, binary, binary_inplace};

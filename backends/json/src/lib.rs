@@ -43,7 +43,7 @@ impl Backend for Json {
                 OptionSpec::choice(
                     "weights",
                     &["model", "f16", "bf16", "int8"],
-                    "Type in which weights of matrix products are stored, and filters of convolutions for int8: 16 bits round them, int8 rounds what they are multiplied by too",
+                    "Type in which weights of matrix products and filters of convolutions are stored: 16 bits round them, int8 rounds what they are multiplied by too",
                 ),
                 OptionSpec::choice(
                     "math",

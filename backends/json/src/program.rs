@@ -117,6 +117,12 @@ impl Step {
         self.inputs.get(index).copied().flatten()
     }
 
+    /// The input that is a value, if only one is.
+    pub(crate) fn only_place(&self, value: usize) -> Option<usize> {
+        let mut places = (0..self.inputs.len()).filter(|&index| self.input(index) == Some(value));
+        places.next().filter(|_| places.next().is_none())
+    }
+
     /// The value at output `index`, if it is used.
     pub(crate) fn output(&self, index: usize) -> Option<usize> {
         self.outputs.get(index).copied().flatten()

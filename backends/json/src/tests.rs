@@ -14,6 +14,7 @@ mod infinite;
 mod inlined;
 mod integer;
 mod narrow;
+mod narrow_filters;
 mod places;
 mod recurrent;
 mod sampling;

@@ -8,12 +8,13 @@ mod values;
 use byoc_json_backend::kernels::integer::{self, Byte, Grid, Image, Out, Plain, Right, Scaled, Shape};
 use byoc_json_backend::kernels::nbits::{self, NBits, Weights, Zeros};
 use byoc_json_backend::kernels::{
-    Activation, AttentionParams, Bias, Binary, Broadcast, ConvKind, ConvParams, Epilogue, GemmParams, Int8,
-    Int8Columns, Int8Known, Isa, Math, NormParams, PackedWeights, Threads, Unary, attention, attention_scratch_len,
-    binary, conv, conv_int8, conv_int8_scratch_len, from_blocked, gemm, gemm_int8, gemm_packed, gemm_scratch_len,
-    int8_filters_known, int8_filters_len, int8_scratch_len, layer_norm, pack_b, packed_b_len, round_b, round_filters,
-    softmax, to_blocked, transpose, unary,
+    Activation, AttentionParams, Bias, Binary, Broadcast, ConvFilters, ConvKind, ConvParams, Epilogue, GemmParams,
+    Int8, Int8Columns, Int8Known, Isa, Math, NormParams, PackedWeights, Threads, Unary, attention,
+    attention_scratch_len, binary, conv, conv_int8, conv_int8_scratch_len, from_blocked, gemm, gemm_int8, gemm_packed,
+    gemm_scratch_len, int8_filters_known, int8_filters_len, int8_scratch_len, layer_norm, pack_b, packed_b_len,
+    round_b, round_filters, softmax, to_blocked, transpose, unary,
 };
+use byoc_plugin_api::f16;
 use layers::{EFFICIENTNET, Layer, MATRICES, MOBILENET2, RESNET50, VGG19};
 use std::time::Instant;
 use values::{Values, numbers};
@@ -40,8 +41,8 @@ fn report(name: &str, flop: f64, seconds: [f64; 2]) {
     );
 }
 
-/// How products and convolutions are to be computed: the third argument, such as bf16x6, or int8 for filters of 8 bits; vnni for products of
-/// bytes without matrix units.
+/// How products and convolutions are to be computed: the third argument, such as bf16x6, or f16 and int8 for such filters; vnni for products
+/// of bytes without matrix units.
 fn name_of_math() -> String {
     std::env::args().nth(3).unwrap_or_default()
 }
@@ -79,8 +80,10 @@ fn bench_conv(
         group,
         act,
         math: math(),
+        narrow: false,
     };
     let kind = ConvKind::pick(&p);
+    let p = ConvParams { narrow: name_of_math() == "f16" && kind.takes_narrow(), ..p };
     if name_of_math() == "int8" && group == 1 && kind.packing() == ConvKind::Blocked {
         return bench_rounded(threads, &p);
     }
@@ -90,7 +93,11 @@ fn bench_conv(
     let bias = vec![0.1; oc];
     let mut y = Values::zeros(kind.output_len(&p).expect("countable"));
     let mut scratch = Values::zeros(kind.scratch_len(&p, 2).expect("countable"));
-    let times = [0, 1].map(|i| best(|| conv(&threads[i], kind, &p, &x, &w, Some(&bias), None, &mut y, &mut scratch)));
+    let halves: Vec<f16> = w.iter().map(|value| f16::from_f32(*value)).collect();
+    let (packed, factors) = (PackedWeights::F16(&halves), Some(&bias[..]));
+    let filters = if p.narrow { ConvFilters { packed, factors } } else { ConvFilters::from(&w[..]) };
+    let times =
+        [0, 1].map(|i| best(|| conv(&threads[i], kind, &p, &x, filters, Some(&bias), None, &mut y, &mut scratch)));
     let flop = 2.0 * (out * out * oc * (ic / group) * k * k) as f64;
     report(&format!("conv {ic}->{oc} {size}x{size} k{k} s{stride} g{group}"), flop, times);
     times
@@ -133,7 +140,7 @@ fn bench_gemm(threads: &[Threads; 2], m: usize, n: usize, k: usize) {
     let times = [0, 1]
         .map(|i| best(|| gemm_packed(&threads[i], &p, &a, PackedWeights::F32(&packed), &mut c, &e, &mut scratch)));
     report(&format!("gemm {m}x{n}x{k} B packed"), flop, times);
-    let halves: Vec<byoc_plugin_api::f16> = packed.iter().map(|&value| byoc_plugin_api::f16::from_f32(value)).collect();
+    let halves: Vec<f16> = packed.iter().map(|&value| f16::from_f32(value)).collect();
     let times = [0, 1]
         .map(|i| best(|| gemm_packed(&threads[i], &p, &a, PackedWeights::F16(&halves), &mut c, &e, &mut scratch)));
     report(&format!("gemm {m}x{n}x{k} B packed, f16"), flop, times);

@@ -70,7 +70,7 @@ fn convolution(graph: &mut Graph<'_>, edges: &Edges, index: usize, wanted: Wante
             let chain = if wanted.fusion { chain(graph, edges, index, shape[0]) } else { Chain::new(index, y) };
             conv.kind = pick(&conv, &shape, wanted.winograd);
             let parts = chain.parts.clone();
-            let recipe = Recipe::Weights { weights, kind: conv.kind.packing(), shape, group, parts };
+            let recipe = Recipe::Weights { weights, kind: conv.kind.packing(), shape, group, parts, dtype: DType::F32 };
             let identity = conv.kind == ConvKind::Plain && chain.parts.is_empty();
             let packed = if identity { w } else { graph.derive(recipe)? };
             let bias = match (bias, chain.parts.is_empty()) {

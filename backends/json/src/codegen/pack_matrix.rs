@@ -8,7 +8,7 @@ use byoc_plugin_api::{ConstantId, DType, TensorView, bf16, f16};
 
 use super::graph::{Edges, Graph};
 use super::settle::is_as_large;
-use super::widen::is_narrow;
+use super::widen::{is_narrow, stays_finite};
 use crate::constants::Recipe;
 use crate::kernels::{fits_int8, int8_len};
 use crate::program::{Op, Step};
@@ -130,8 +130,7 @@ fn rounded(graph: &Graph<'_>, recipe: Recipe, narrow: Option<DType>) -> Recipe {
     let fits = |narrow: &DType| match narrow {
         DType::I8 => int8_len(k, n).is_some() && all(graph, matrix, fits_int8),
         _ if dtype != DType::F32 => false,
-        DType::F16 => all(graph, matrix, |value| !value.is_finite() || value.abs() <= f16::MAX.to_f32()),
-        _ => all(graph, matrix, |value| !value.is_finite() || value.abs() <= bf16::MAX.to_f32()),
+        &narrow => all(graph, matrix, |value| stays_finite(value, narrow)),
     };
     Recipe::Matrix { matrix, transposed, k, n, dtype: narrow.filter(fits).unwrap_or(dtype) }
 }

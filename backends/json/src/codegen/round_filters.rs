@@ -11,13 +11,12 @@ use crate::program::Op;
 pub(super) fn run(graph: &mut Graph<'_>) {
     let edges = graph.edges();
     for (value, recipe) in graph.derived.clone() {
-        let Recipe::Weights { weights, kind: ConvKind::Blocked, shape, group: 1, parts } = recipe else { continue };
+        let Recipe::Weights { weights, kind: ConvKind::Blocked, shape, group: 1, parts, .. } = recipe else { continue };
         let shared = graph.region.constants.iter().any(|constant| constant.id == weights && constant.shared);
         let readers = edges.readers(value);
         let are_filters = |&reader: &usize| {
             let step = &graph.steps[reader];
-            let places = step.inputs.iter().filter(|input| **input == Some(value)).count();
-            matches!(step.op, Op::Conv(_)) && step.input(1) == Some(value) && places == 1
+            matches!(step.op, Op::Conv(_)) && step.only_place(value) == Some(1)
         };
         if shared || graph.outputs.contains(&value) || !readers.iter().all(are_filters) {
             continue;
@@ -25,7 +24,7 @@ pub(super) fn run(graph: &mut Graph<'_>) {
         let rounded = Recipe::Rounded { weights, shape, parts };
         let constants = graph.constants;
         let view = |id| constants.get(id).copied().ok_or_else(|| Error::new(format!("constant {id} was not given")));
-        if !rounded.can_round(&view, fits_int8) {
+        if !rounded.all_filters(&view, fits_int8) {
             continue;
         }
         let Some(filters) = graph.derive(rounded) else { continue };

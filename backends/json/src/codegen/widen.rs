@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use byoc_plugin_api::DType;
+use byoc_plugin_api::{DType, bf16, f16};
 
 use super::graph::Graph;
 use crate::program::{Op, Step};
@@ -123,6 +123,12 @@ pub(super) fn run(graph: &mut Graph<'_>) {
 /// Whether a type is one of 16 bits that is computed as f32.
 pub(super) fn is_narrow(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16)
+}
+
+/// Whether a number stays finite, if it is, when it is rounded to a type of 16 bits.
+pub(super) fn stays_finite(number: f32, dtype: DType) -> bool {
+    let most = if dtype == DType::F16 { f16::MAX.to_f32() } else { bf16::MAX.to_f32() };
+    !number.is_finite() || number.abs() <= most
 }
 
 struct Widen<'g, 'r> {

@@ -34,6 +34,9 @@ pub(crate) enum Recipe {
         group: usize,
         /// What is folded in.
         parts: Vec<Part>,
+        /// What the elements are stored as: f32, or 16 bits where the kernel reads those.
+        #[serde(default = "f32_type", skip_serializing_if = "is_f32")]
+        dtype: DType,
     },
     /// The filters of a convolution in one group as i8, each with a scale.
     Rounded {
@@ -178,7 +181,7 @@ impl Recipe {
     pub(crate) fn dtype(&self) -> DType {
         match self {
             Recipe::Integer { .. } | Recipe::Rounded { .. } => DType::I8,
-            Recipe::Matrix { dtype, .. } => *dtype,
+            Recipe::Matrix { dtype, .. } | Recipe::Weights { dtype, .. } => *dtype,
             _ => DType::F32,
         }
     }
@@ -220,13 +223,15 @@ impl Recipe {
         }
     }
 
-    /// Whether filters that are to be rounded can be: `fits` says so of each number.
-    pub(crate) fn can_round<'a>(
+    /// Whether filters can be rounded: `fits` says so of each number.
+    pub(crate) fn all_filters<'a>(
         &self,
         view: &dyn Fn(ConstantId) -> Result<TensorView<'a>, Error>,
         fits: impl Fn(f32) -> bool,
     ) -> bool {
-        let Recipe::Rounded { weights, shape, parts } = self else { return false };
+        let (Recipe::Rounded { weights, shape, parts } | Recipe::Weights { weights, shape, parts, .. }) = self else {
+            return false;
+        };
         let all = view(*weights).and_then(|weights| {
             Ok(Filters::new(&weights, shape, parts, view)?.all().iter().all(|&weight| fits(weight)))
         });
@@ -255,7 +260,7 @@ impl Recipe {
             Recipe::Integer { .. } | Recipe::Rounded { .. } | Recipe::Matrix { .. } => {
                 return Err(Error::new("a recipe that makes another type"));
             }
-            Recipe::Weights { weights, kind, shape, group, parts } => {
+            Recipe::Weights { weights, kind, shape, group, parts, dtype: _ } => {
                 let weights = view(*weights)?;
                 let filters = Filters::new(&weights, shape, parts, view)?;
                 kind.pack_some(&params(shape, *group), &mut |range, to| filters.write(range, to), out);
@@ -313,5 +318,6 @@ fn params(shape: &[usize; 4], group: usize) -> ConvParams {
         group,
         act: Activation::None,
         math: Math::F32,
+        narrow: false,
     }
 }

@@ -10,6 +10,7 @@ mod depthwise;
 mod finish;
 mod first;
 mod int8;
+mod narrow;
 mod pack;
 mod plain;
 mod taps;
@@ -34,6 +35,7 @@ use super::layout::BLOCK;
 use super::parallel::Threads;
 use super::precision::Math;
 use super::sizes::{product, reach};
+use super::weights::PackedWeights;
 
 /// The shape of a 2-D convolution (or correlation, as in every deep learning framework).
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +70,8 @@ pub struct ConvParams {
     pub act: Activation,
     /// How exactly its products are computed, of [`ConvKind::Blocked`] and [`ConvKind::Winograd`].
     pub math: Math,
+    /// Whether its filters are of 16 bits, of [`ConvKind::Blocked`] and [`ConvKind::Winograd`].
+    pub narrow: bool,
 }
 
 /// Which kernel computes a convolution: it fixes the layouts of input, weights and output.
@@ -89,11 +93,34 @@ pub enum ConvKind {
     Transposed,
 }
 
+/// The filters of a convolution.
+#[derive(Clone, Copy)]
+pub struct ConvFilters<'a> {
+    /// In the layout of the kernel, by [`ConvKind::pack`]; of 16 bits where the parameters say so.
+    pub packed: PackedWeights<'a>,
+    /// What the filter of each output channel is multiplied by before it is used, of filters of 16 bits.
+    pub factors: Option<&'a [f32]>,
+}
+
+impl<'a> ConvFilters<'a> {
+    /// Those of f32, which most kernels take only.
+    fn plain(&self) -> &'a [f32] {
+        let PackedWeights::F32(packed) = self.packed else { panic!("filters of 16 bits, which `conv` refuses here") };
+        packed
+    }
+}
+
+impl<'a> From<&'a [f32]> for ConvFilters<'a> {
+    fn from(packed: &'a [f32]) -> Self {
+        ConvFilters { packed: PackedWeights::F32(packed), factors: None }
+    }
+}
+
 /// The operands of one convolution beside its parameters.
 #[derive(Clone, Copy)]
 struct Operands<'a> {
     x: &'a [f32],
-    w: &'a [f32],
+    filters: ConvFilters<'a>,
     bias: Option<&'a [f32]>,
     residual: Option<&'a [f32]>,
 }
@@ -181,6 +208,11 @@ impl ConvKind {
             ConvKind::Depthwise => p.group == p.ic && p.ic == p.oc,
             ConvKind::Plain | ConvKind::Transposed => true,
         }
+    }
+
+    /// Whether its filters may be of 16 bits.
+    pub fn takes_narrow(self) -> bool {
+        self.packing() == ConvKind::Blocked
     }
 
     /// Whether products of bf16 compute it.
@@ -281,7 +313,7 @@ fn image_len(blocked: bool, [n, c, h, w]: [usize; 4]) -> Option<usize> {
     if blocked { product(&[n, c.div_ceil(BLOCK), h, w, BLOCK]) } else { product(&[n, c, h, w]) }
 }
 
-/// y = act(x * w + bias + residual): `packed` from [`ConvKind::pack`], `bias` with one value for each output channel,
+/// y = act(x * w + bias + residual): `w` of these filters, `bias` with one value for each output channel,
 /// `residual` in the layout of `y`. Layouts are those of `kind`. Lanes of `y` past the last channel are unspecified.
 ///
 /// # Panics
@@ -292,7 +324,7 @@ pub fn conv(
     kind: ConvKind,
     p: &ConvParams,
     x: &[f32],
-    packed: &[f32],
+    filters: ConvFilters<'_>,
     bias: Option<&[f32]>,
     residual: Option<&[f32]>,
     y: &mut [f32],
@@ -300,7 +332,10 @@ pub fn conv(
 ) {
     assert!(kind.supports(p), "{kind:?} does not support {p:?}");
     assert_eq!(Some(x.len()), kind.input_len(p));
-    assert_eq!(Some(packed.len()), kind.packed_len(p));
+    assert_eq!(Some(filters.packed.len()), kind.packed_len(p));
+    assert_eq!(p.narrow, !matches!(filters.packed, PackedWeights::F32(_)));
+    assert!(!p.narrow || kind.takes_narrow(), "{kind:?} takes no filters of 16 bits");
+    assert!(filters.factors.is_none_or(|factors| p.narrow && factors.len() == p.oc));
     assert_eq!(Some(y.len()), kind.output_len(p));
     assert!(bias.is_none_or(|b| b.len() == p.oc));
     assert!(residual.is_none_or(|r| r.len() == y.len()));
@@ -308,7 +343,7 @@ pub fn conv(
     if y.is_empty() {
         return;
     }
-    let operands = Operands { x, w: packed, bias, residual };
+    let operands = Operands { x, filters, bias, residual };
     match kind {
         ConvKind::Blocked => blocked::run(threads, p, operands, y, scratch),
         ConvKind::Winograd => winograd::run(threads, p, operands, y, scratch),

@@ -6,18 +6,27 @@ use super::isa::{Kernel, dispatch};
 use super::layout::BLOCK;
 use super::parallel::{SharedMut, Threads, part};
 use super::simd::V16;
+use super::weights::{PackedWeights, Weight};
 
 /// Whether so many values are filters for so many input and output channels, in the layout of [`super::ConvKind::Blocked`].
 pub(crate) fn fits([channels, filters]: [usize; 2], len: usize) -> bool {
     channels > 0 && filters > 0 && Filters::pointwise(channels, filters).len() == Some(len)
 }
 
-/// `y` = `w` times the factor of the input channel; `w` is [output block][input channel][16 outputs], in longer rows at the end where the
+/// `y` = `w` times the factor of the input channel, in f32; `w` is [output block][input channel][16 outputs], in longer rows at the end where the
 /// last block is not full.
 ///
 /// # Panics
 /// If the lengths are not as [`fits`] says.
-pub(crate) fn scale(threads: &Threads, filters: usize, w: &[f32], factors: &[f32], y: &mut [f32]) {
+pub(crate) fn scale(threads: &Threads, filters: usize, w: PackedWeights<'_>, factors: &[f32], y: &mut [f32]) {
+    match w {
+        PackedWeights::F32(w) => run(threads, filters, w, factors, y),
+        PackedWeights::F16(w) => run(threads, filters, w, factors, y),
+        PackedWeights::BF16(w) => run(threads, filters, w, factors, y),
+    }
+}
+
+fn run<W: Weight>(threads: &Threads, filters: usize, w: &[W], factors: &[f32], y: &mut [f32]) {
     let channels = factors.len();
     assert!(w.len() == y.len() && fits([channels, filters], w.len()));
     let layout = Filters::pointwise(channels, filters);
@@ -39,8 +48,8 @@ pub(crate) fn scale(threads: &Threads, filters: usize, w: &[f32], factors: &[f32
 }
 
 /// Some rows of output channels.
-struct Rows<'a> {
-    w: &'a [f32],
+struct Rows<'a, W> {
+    w: &'a [W],
     factors: &'a [f32],
     /// The number of the first row.
     first: usize,
@@ -50,7 +59,7 @@ struct Rows<'a> {
     y: &'a mut [f32],
 }
 
-impl Kernel for Rows<'_> {
+impl<W: Weight> Kernel for Rows<'_, W> {
     type Out = ();
 
     #[inline(always)]
@@ -61,7 +70,7 @@ impl Kernel for Rows<'_> {
             for at in (at..at + self.row).step_by(BLOCK) {
                 let (w, y) = (&self.w[at..][..BLOCK], &mut self.y[at..][..BLOCK]);
                 // SAFETY: `dispatch` checked the features; both have 16 values.
-                unsafe { V::load(w.as_ptr()).mul(V::splat(self.factors[channel])).store(y.as_mut_ptr()) };
+                unsafe { W::load::<V>(w.as_ptr()).mul(V::splat(self.factors[channel])).store(y.as_mut_ptr()) };
             }
             channel = if channel + 1 == self.factors.len() { 0 } else { channel + 1 };
         }

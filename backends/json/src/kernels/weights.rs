@@ -33,6 +33,15 @@ impl PackedWeights<'_> {
         }
     }
 
+    /// Where one would be, whether there is such a one or not.
+    pub(crate) fn address(&self, index: usize) -> *const u8 {
+        match self {
+            PackedWeights::F32(elements) => elements.as_ptr().wrapping_add(index).cast(),
+            PackedWeights::F16(elements) => elements.as_ptr().wrapping_add(index).cast(),
+            PackedWeights::BF16(elements) => elements.as_ptr().wrapping_add(index).cast(),
+        }
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

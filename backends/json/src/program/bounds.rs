@@ -198,7 +198,11 @@ impl Recipe {
     /// Whether every number is within its bounds; if not, which one.
     pub(crate) fn check(&self) -> Result<(), String> {
         let parts = match self {
-            Recipe::Weights { weights: _, kind: _, shape, group, parts } => {
+            Recipe::Weights { weights: _, kind, shape, group, parts, dtype } => {
+                let is_float = *dtype == DType::F32 || matches!(dtype, DType::F16 | DType::BF16) && kind.takes_narrow();
+                if !is_float {
+                    return Err(format!("filters of {dtype}"));
+                }
                 let [filters, channels, kernel @ ..] = shape;
                 range("a number of channels", &[*filters, *channels], 0, MAX_SIZE)?;
                 range("a size of the window", kernel, 1, MAX_WINDOW)?;

@@ -268,6 +268,7 @@ impl Conv {
             group: self.group,
             act: self.act,
             math: self.math,
+            narrow: false,
         }
     }
 }

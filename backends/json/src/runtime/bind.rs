@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use byoc_plugin_api::{BoundConstants, DType, Error, TensorView, bf16, f16, from_hex};
 
 use super::buffer::{self, ALIGNMENT, Buffer};
-use crate::constants::{Recipe, Values};
+use crate::constants::{Recipe, Values, store};
 use crate::kernels::{Narrow, Threads};
 use crate::program::{Constant, Op, Program, Source, Value};
 
@@ -208,6 +208,14 @@ fn derive(recipe: &Recipe, constants: &BoundConstants<'_>, to: &mut [u8]) -> Res
                 rest = after;
                 Ok(())
             })
+        }
+        (_, dtype @ (DType::F16 | DType::BF16)) => {
+            let mut values = vec![0.0; to.len() / dtype.unpacked_bytes()];
+            recipe.compute(&view, Values::F32(&mut values))?;
+            let mut bytes = Vec::with_capacity(to.len());
+            store(dtype, &values, &mut bytes);
+            to.copy_from_slice(&bytes);
+            Ok(())
         }
         (_, DType::I8) => recipe.compute(&view, Values::I8(buffer::signed(to))),
         _ => recipe.compute(&view, Values::F32(buffer::floats(to))),

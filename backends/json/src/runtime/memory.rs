@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use byoc_plugin_api::{DType, Element, Error, TensorView, TensorViewMut, Texts, contiguous_strides};
 
 use super::bind::Bound;
-use crate::kernels::Threads;
+use crate::kernels::{PackedWeights, Threads};
 
 /// Which memory a tensor is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -187,6 +187,15 @@ impl<'r> Inputs<'r> {
             return Err(Error::new(format!("input {index} is {}, not {}", operand.dtype, T::DTYPE)));
         }
         self.frame.slice(&operand.place)
+    }
+
+    /// The elements of an input of f32, or of 16 bits that a kernel reads as f32.
+    pub(super) fn weights(&self, index: usize) -> Result<PackedWeights<'r>, Error> {
+        Ok(match self.operand(index)?.dtype {
+            DType::F16 => PackedWeights::F16(self.slice(index)?),
+            DType::BF16 => PackedWeights::BF16(self.slice(index)?),
+            _ => PackedWeights::F32(self.slice(index)?),
+        })
     }
 
     /// The elements of an f32 input, if it is there.

@@ -84,7 +84,7 @@ fn transposed() -> RegionBuilder {
     net
 }
 
-/// An embedding that ends the model too, and filters, of 16 bits.
+/// An embedding that ends the model too, and filters with factors, of 16 bits.
 fn narrow() -> RegionBuilder {
     let mut net = RegionBuilder::of("json", DType::F16);
     let ids = net.constant(Tensor::new((DType::I64, [2]), &[3.0, 39.0]));
@@ -95,6 +95,7 @@ fn narrow() -> RegionBuilder {
     net.output(y);
     let (image, filters) = (net.input([1, 32, 3, 3]), net.weight([32, 32, 3, 3]));
     let y = net.node("Conv", &[image, filters], [1, 32, 1, 1], &[]);
+    let y = net.norm(y);
     net.output(y);
     net
 }

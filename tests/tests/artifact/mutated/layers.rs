@@ -47,7 +47,7 @@ fn output(model: Model, name: &str, shape: &[i64]) -> Model {
     model.output(name, Type::Float, shape)
 }
 
-/// What is stored in 16 bits: an embedding that a product ends with, filters, and a bias.
+/// What is stored in 16 bits: an embedding that a product ends with, filters with factors from a normalisation, and a bias.
 fn narrow() -> Model {
     let half = |name: &str, shape: &[i64]| {
         let numbers = (0..shape.iter().product()).map(|i: i64| f16::from_f32((i * 7 % 5) as f32 / 4.0 - 0.5));
@@ -60,7 +60,11 @@ fn narrow() -> Model {
     let model = add(model, "Add", "rows x", "sum", &[]);
     let model = add(model, "Gemm", "sum embedding bias", "y1", &[("transB", Int(1))]);
     let model = model.input("image", Type::Float16, &[1, 32, 3, 3]);
-    let model = add(model, "Conv", "image w", "y2", &[]);
+    let model = add(model, "Conv", "image w", "conv", &[]);
+    let model = ["scale", "shift", "mean"].iter().fold(model, |model, name| model.tensor(half(name, &[32])));
+    let variance = f16::from_f32(1.5).to_le_bytes().repeat(32);
+    let model = model.tensor(tensor("variance", Type::Float16, &[32], variance));
+    let model = add(model, "BatchNormalization", "conv scale shift mean variance", "y2", &[]);
     model.output("y1", Type::Float16, &[2, 40]).output("y2", Type::Float16, &[1, 32, 1, 1])
 }
 

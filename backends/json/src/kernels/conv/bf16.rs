@@ -6,10 +6,13 @@
 //! further: nothing is unrolled. With a stride of s, every s-th row and column is a plane of its own, within which that holds.
 //! Positions that no output has are computed too, and dropped.
 
+mod plan;
+
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use super::pack::{Filters, group_blocks};
+use super::narrow::{self, BEHIND};
+use super::pack::Filters;
 use super::{ConvParams, Operands};
 use crate::kernels::bf16::terms::{
     Between, Multiplier, Operand, Rows, SIDE, STEP, SUMS, Step, Terms, from_line, sum_of,
@@ -19,113 +22,14 @@ use crate::kernels::gemm::finish::Finish;
 use crate::kernels::isa::{Isa, Kernel};
 use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::{SharedMut, Threads, grid, part};
-use crate::kernels::precision::Math;
 use crate::kernels::simd::{Avx512x16, V16};
-use crate::kernels::sizes::product;
+use crate::kernels::weights::PackedWeights;
+use plan::{LINE, Plan};
 
-/// Bytes of lines that stay in the second-level cache while the filters pass by.
-const BUDGET: usize = 768 * 1024;
-/// Most bytes of lines, and of filters: one row more than fits is taken, more are left to the vector units.
-const MOST_BYTES: usize = 3 * BUDGET / 2;
-/// Positions for which it pays to put filters into tiles, if the image has more rows.
-const LEAST_POSITIONS: usize = 96;
-/// Bytes of a line.
-const LINE: usize = 64;
 /// Fewer input blocks leave most of a line empty, which takes matrix units as long as a whole one.
 const LEAST_BLOCKS: usize = 2;
-/// Windows of more taps are left to the vector units.
-const MOST_TAPS: usize = 128;
-
-/// How the work is cut, and how many lines that takes.
-#[derive(Clone, Copy)]
-struct Plan {
-    in_blocks: usize,
-    out_blocks: usize,
-    groups: usize,
-    /// Pairs of input blocks: what a line has.
-    pairs: usize,
-    /// Rows and columns of a stride of which taps meet some: as many planes.
-    planes: [usize; 2],
-    /// Output columns that are computed together: all, but of very long rows.
-    columns: usize,
-    /// Positions of a row of a plane, with those that only taps meet.
-    width: usize,
-    /// Output rows that are computed together.
-    band: usize,
-    /// Lines from the first row of a window to its last tap.
-    reach: usize,
-    /// Lines of a band, for each pair, piece and plane.
-    lines: usize,
-    /// f32 values of the tiles of the filters of two output blocks.
-    filters: usize,
-    /// f32 values of scratch of one thread.
-    each: usize,
-}
-
-impl Plan {
-    /// `None` where the vector units are to compute it.
-    fn new(p: &ConvParams) -> Option<Plan> {
-        if p.math == Math::F32 || p.oh == 0 || p.ow == 0 || product(&[p.kh, p.kw])? > MOST_TAPS {
-            return None;
-        }
-        let (in_blocks, out_blocks, groups) = group_blocks(p);
-        let pairs = in_blocks.div_ceil(2);
-        let last = [product(&[p.kh - 1, p.dilation[0]])?, product(&[p.kw - 1, p.dilation[1]])?];
-        let planes = [p.stride[0].min(last[0].saturating_add(1)), p.stride[1].min(last[1].saturating_add(1))];
-        let [down, right] = [last[0] / p.stride[0], last[1] / p.stride[1]];
-        let pieces = p.math.pieces();
-        let most = BUDGET / product(&[pairs, pieces, planes[0], planes[1], LINE])?;
-        let row = most / down.checked_add(1)?;
-        let parts = match p.ow.checked_add(right)? > row {
-            true => p.ow.div_ceil(row.checked_sub(right).filter(|columns| *columns >= LEAST_POSITIONS)?),
-            false => 1,
-        };
-        let columns = p.ow.div_ceil(parts);
-        let width = columns + right;
-        let reach = product(&[down, width])?.checked_add(right)?;
-        let band = (most / width).saturating_sub(down).clamp(1, p.oh);
-        let lines = product(&[band, width])?.checked_next_multiple_of(SIDE)?.checked_add(reach)?;
-        let filter_bytes = product(&[pairs, p.kh, p.kw, pieces, 2 * TILE_BYTES])?;
-        let line_bytes = product(&[lines, pairs, pieces, planes[0], planes[1], LINE])?;
-        let many = (band == p.oh && parts == 1) || band * width >= LEAST_POSITIONS;
-        if filter_bytes > MOST_BYTES || line_bytes > MOST_BYTES || !many {
-            return None;
-        }
-        let filters = filter_bytes / size_of::<f32>();
-        let each = line_bytes / size_of::<f32>() + filters + SUMS + 2 * TILE;
-        Some(Plan {
-            in_blocks,
-            out_blocks,
-            groups,
-            pairs,
-            planes,
-            columns,
-            width,
-            band,
-            reach,
-            lines,
-            filters,
-            each: each.next_multiple_of(TILE),
-        })
-    }
-
-    /// Bytes from the lines of a piece to those of the next.
-    fn piece(&self) -> usize {
-        self.planes[0] * self.planes[1] * self.lines * LINE
-    }
-
-    /// How many lines further than a position the input of each tap is.
-    fn taps(&self, p: &ConvParams) -> [usize; MOST_TAPS] {
-        let mut taps = [0; MOST_TAPS];
-        for (tap, line) in taps.iter_mut().enumerate().take(p.kh * p.kw) {
-            let [row, column] = [tap / p.kw * p.dilation[0], tap % p.kw * p.dilation[1]];
-            let plane = row % p.stride[0] * self.planes[1] + column % p.stride[1];
-            *line = plane * self.lines + row / p.stride[0] * self.width + column / p.stride[1];
-        }
-        taps
-    }
-}
-
+/// Values of the filters of a tap that were of 16 bits: 16 input channels by up to two output blocks.
+const WIDENED: usize = BLOCK * 2 * BLOCK + BEHIND;
 /// f32 values of scratch on so many threads; 0 where the vector units compute it, `None` if they cannot be counted.
 pub(super) fn scratch_len(p: &ConvParams, threads: usize) -> Option<usize> {
     Plan::new(p).map_or(Some(0), |plan| plan.each.checked_mul(threads))
@@ -183,7 +87,7 @@ struct Band {
 /// Filters that are asked for while those before them are used.
 struct Next {
     /// What was not asked for yet.
-    lines: Range<*const f32>,
+    lines: Range<*const u8>,
     /// Lines of cache for each step.
     each: usize,
 }
@@ -200,7 +104,7 @@ impl Between for Next {
             }
             // SAFETY: AVX-512 has it, whatever the address.
             unsafe { _mm_prefetch::<_MM_HINT_T1>(self.lines.start.cast()) };
-            self.lines.start = self.lines.start.wrapping_add(LINE / size_of::<f32>());
+            self.lines.start = self.lines.start.wrapping_add(LINE);
         }
     }
 }
@@ -266,9 +170,11 @@ impl Job<'_> {
         let plan = &self.plan;
         let next = outs.end..(outs.end + 2).min(self.outs.end);
         let steps = plan.pairs * self.p.kh * self.p.kw * (band.rows.len() * plan.width).div_ceil(SIDE);
-        let from = |out| Filters::new(self.p).start(self.group(), out, 0, 0).min(self.o.w.len());
-        let values = &self.o.w[from(next.start)..from(next.end)];
-        Next { lines: values.as_ptr_range(), each: size_of_val(values).div_ceil(LINE * steps.max(1)) }
+        let filters = self.o.filters.packed;
+        let from = |out| Filters::new(self.p).start(self.group(), out, 0, 0).min(filters.len());
+        let lines = filters.address(from(next.start))..filters.address(from(next.end));
+        let bytes = lines.end as usize - lines.start as usize;
+        Next { lines, each: bytes.div_ceil(LINE * steps.max(1)) }
     }
 
     /// The group whose filters these are.
@@ -325,15 +231,15 @@ impl Job<'_> {
     unsafe fn put_filters<T: Terms, M: Multiplier>(&self, outs: &Range<usize>, filters: &mut [f32]) {
         let (plan, taps) = (&self.plan, self.p.kh * self.p.kw);
         let from = Filters::new(self.p);
+        let mut widened = [[0.0; WIDENED]; 2];
+        let [low_widened, high_widened] = &mut widened;
         for step in 0..plan.pairs * taps {
             let (pair, tap) = (step / taps, step % taps);
             for (index, out) in outs.clone().enumerate() {
-                let block = |block| {
-                    let (start, rows) = (from.start(self.group(), out, block, tap), from.rows(block));
-                    &self.o.w[start..][..(rows - 1) * from.row(out) + BLOCK]
-                };
-                let high = (2 * pair + 1 < plan.in_blocks).then(|| block(2 * pair + 1));
-                let rows = RowsOfFilter { low: block(2 * pair), high, step: from.row(out) };
+                let low = self.rows(&from, [out, 2 * pair, tap], low_widened);
+                let is_there = 2 * pair + 1 < plan.in_blocks;
+                let high = is_there.then(|| self.rows(&from, [out, 2 * pair + 1, tap], &mut *high_widened));
+                let rows = RowsOfFilter { low, high, step: from.row(out) };
                 for row in 0..TILE {
                     let place = step * T::B * 2 * TILE_BYTES + index * TILE_BYTES + row * LINE;
                     // SAFETY: the caller vouches for the unit and the plan counts the tiles.
@@ -341,6 +247,19 @@ impl Job<'_> {
                         M::put_b::<T>(filters.as_mut_ptr().cast::<u8>().add(place), 2 * TILE_BYTES, &rows, row);
                     }
                 }
+            }
+        }
+    }
+
+    /// The filters of a tap from an input block to an output block.
+    #[inline(always)]
+    fn rows<'s>(&'s self, from: &Filters, [out, block, tap]: [usize; 3], widened: &'s mut [f32; WIDENED]) -> &'s [f32] {
+        let (start, count, row) = (from.start(self.group(), out, block, tap), from.rows(block), from.row(out));
+        match self.o.filters.packed {
+            PackedWeights::F32(w) => &w[start..][..(count - 1) * row + BLOCK],
+            _ => {
+                let rows = narrow::Rows { start, count, row, blocks: 1, channel: from.channel(self.group(), out) };
+                narrow::widen(Isa::Avx512, &self.o.filters, rows, widened)
             }
         }
     }
@@ -399,7 +318,7 @@ impl Job<'_> {
             for (half, out) in outs.clone().enumerate() {
                 // SAFETY: the caller vouches for AVX-512; a filter has 16 rows of 16, the sums of a position too.
                 unsafe {
-                    let mut sum = Avx512x16::splat(0.0);
+                    let (mut sum, mut widened) = (Avx512x16::splat(0.0), [0.0; WIDENED]);
                     for channel in 0..channels {
                         let (block, lane) = (channel / BLOCK, channel % BLOCK);
                         for tap in 0..taps {
@@ -410,8 +329,8 @@ impl Job<'_> {
                             if row < p.ih && column < p.iw {
                                 let plane = (self.outer * plan.in_blocks + block) * p.ih;
                                 let x = self.o.x[((plane + row) * p.iw + column) * BLOCK + lane];
-                                let w = from.start(self.group(), out, block, tap) + lane * from.row(out);
-                                let w = &self.o.w[w..][..BLOCK];
+                                let rows = self.rows(&from, [out, block, tap], &mut widened);
+                                let w = &rows[lane * from.row(out)..][..BLOCK];
                                 sum = Avx512x16::load(w.as_ptr()).fma(Avx512x16::splat(x), sum);
                             }
                         }

@@ -2,6 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::bf16;
+use super::narrow::{self, BEHIND};
 use super::pack::{Filters, group_blocks};
 use super::taps::taps_inside;
 use super::tile::{Tile, TileFn, out_blocks, tiles};
@@ -11,6 +12,7 @@ use crate::kernels::isa::Isa;
 use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::{SharedMut, Threads, grid, part};
 use crate::kernels::sizes::product;
+use crate::kernels::weights::PackedWeights;
 use std::ops::Range;
 
 /// Bytes of weights and of input that should stay in the second-level cache together.
@@ -31,14 +33,24 @@ fn thins(p: &ConvParams) -> bool {
     pointwise(p) && p.stride != [1, 1] && reaches
 }
 
-/// f32 values of scratch: the thinned input, or what products of bf16 need.
+/// f32 values of scratch: the thinned input and filters that were of 16 bits, or what products of bf16 need.
 pub(super) fn scratch_len(p: &ConvParams, threads: usize) -> Option<usize> {
-    let thin = thinned_len(p)?;
+    let direct = thinned_len(p)?.checked_add(widened_len(p)?.checked_mul(threads)?)?;
     #[cfg(target_arch = "x86_64")]
-    let thin = thin.max(bf16::scratch_len(p, threads)?);
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = threads;
-    Some(thin)
+    let direct = direct.max(bf16::scratch_len(p, threads)?);
+    Some(direct)
+}
+
+/// f32 values of the filters that a thread widens together, whatever the processor: [`Plan::new`] keeps within the budget but for one
+/// input block, and a register tile has four output blocks at most; one that has one may read two, in a panel that they share.
+fn widened_len(p: &ConvParams) -> Option<usize> {
+    if !p.narrow {
+        return Some(0);
+    }
+    let (in_blocks, ..) = group_blocks(p);
+    let blocks = product(&[4, p.kh, p.kw, BLOCK, BLOCK])?;
+    let most = blocks.max(2 * WEIGHT_BUDGET / size_of::<f32>()).min(blocks.checked_mul(in_blocks)?);
+    most.checked_add(BEHIND)
 }
 
 fn thinned_len(p: &ConvParams) -> Option<usize> {
@@ -152,11 +164,11 @@ pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f
     }
     if thins(p) {
         let Some(len) = thinned_len(p) else { panic!("`conv` takes no such parameters") };
-        let thin = &mut scratch[..len];
+        let (thin, rest) = scratch.split_at_mut(len);
         gather(threads, p, o.x, thin);
-        return run_dense(threads, &thinned(p), Operands { x: thin, ..o }, y);
+        return run_dense(threads, &thinned(p), Operands { x: thin, ..o }, y, rest);
     }
-    run_dense(threads, p, o, y);
+    run_dense(threads, p, o, y, scratch);
 }
 
 /// Every stride-th pixel of every stride-th row.
@@ -178,12 +190,26 @@ fn gather(threads: &Threads, p: &ConvParams, x: &[f32], out: &mut [f32]) {
     });
 }
 
-fn run_dense(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32]) {
+fn run_dense(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) {
     let isa = threads.isa();
     let plan = Plan::new(p, isa, threads.count());
     let tasks = p.n * plan.groups * plan.row_parts * plan.out_parts;
     let job = Job { p, plan, o, y: SharedMut::new(y), isa, clamp: p.act.as_clamp() };
-    threads.parallel_for(tasks, |task| job.task(task));
+    let Some(each) = widened_len(p) else { panic!("`conv` takes no such parameters") };
+    let scratch = SharedMut::new(scratch);
+    threads.parallel_for_each(tasks, |thread, task| {
+        // SAFETY: one part of the scratch for each thread.
+        job.task(task, unsafe { scratch.slice(thread * each, each) });
+    });
+}
+
+/// The filters of some output blocks as tiles read them, addressed as all are.
+#[derive(Clone, Copy)]
+struct Panels {
+    /// Where the first of all would be.
+    w: *const f32,
+    /// From one output block to the next.
+    next: usize,
 }
 
 /// The coordinates of a row of tiles.
@@ -201,10 +227,11 @@ struct At {
     before: usize,
     /// Input blocks to sum.
     ins: Range<usize>,
+    panels: Panels,
 }
 
 impl Job<'_> {
-    fn task(&self, task: usize) {
+    fn task(&self, task: usize, scratch: &mut [f32]) {
         let plan = &self.plan;
         let (row_part, rest) = (task % plan.row_parts, task / plan.row_parts);
         let (out_part, outer) = (rest % plan.out_parts, rest / plan.out_parts);
@@ -217,13 +244,13 @@ impl Job<'_> {
             let band = rows.start + cut.start..rows.start + cut.end;
             for first in (0..plan.in_blocks).step_by(plan.depth) {
                 let ins = first..(first + plan.depth).min(plan.in_blocks);
-                self.band(outer, &band, &outs, &ins);
+                self.band(outer, &band, &outs, &ins, scratch);
             }
         }
     }
 
     /// Some output rows for the output blocks `outs`, summed over the input blocks `ins`.
-    fn band(&self, outer: usize, rows: &Range<usize>, outs: &Range<usize>, ins: &Range<usize>) {
+    fn band(&self, outer: usize, rows: &Range<usize>, outs: &Range<usize>, ins: &Range<usize>, scratch: &mut [f32]) {
         let (plan, stride) = (&self.plan, self.p.stride[1]);
         let mut out = outs.start;
         while out < outs.end {
@@ -233,11 +260,33 @@ impl Job<'_> {
             let count = out_blocks(self.isa, alike - out, plan.rows.width, stride).min(plan.at_once);
             let table = tiles(self.isa, count, stride);
             let (group, left) = (outer % plan.groups, outs.end - out - count);
+            let panels = self.panels(group, out..out + count, ins, scratch);
             for (before, row) in rows.clone().enumerate() {
-                self.row(table, &At { outer, group, row, out, count, left, before, ins: ins.clone() });
+                self.row(table, &At { outer, group, row, out, count, left, before, ins: ins.clone(), panels });
             }
             out += count;
         }
+    }
+
+    /// The filters of some output blocks of a group: of 16 bits those that are multiplied next, widened.
+    fn panels(&self, group: usize, outs: Range<usize>, ins: &Range<usize>, scratch: &mut [f32]) -> Panels {
+        let (filters, taps) = (&self.plan.filters, self.p.kh * self.p.kw);
+        if let PackedWeights::F32(w) = self.o.filters.packed {
+            let start = |out| filters.start(group, out, 0, 0);
+            return Panels { w: w.as_ptr(), next: start(outs.start + 1) - start(outs.start) };
+        }
+        let (shared, row) = (filters.shared(), filters.row(outs.start));
+        let own = outs.start < shared;
+        let panels = if own { outs } else { shared..shared + 1 };
+        let rows = ins.clone().map(|block| filters.rows(block) * taps).sum::<usize>();
+        let first = filters.start(group, panels.start, ins.start, 0);
+        for (index, panel) in panels.enumerate().filter(|_| rows > 0) {
+            let start = filters.start(group, panel, ins.start, 0);
+            let (blocks, channel) = (row.div_ceil(BLOCK), filters.channel(group, panel));
+            let of_panel = narrow::Rows { start, count: rows, row, blocks, channel };
+            narrow::widen(self.isa, &self.o.filters, of_panel, &mut scratch[index * rows * row..]);
+        }
+        Panels { w: scratch.as_ptr().wrapping_sub(first), next: if own { rows * row } else { BLOCK } }
     }
 
     /// The tile at the start of a row: all that does not change along it. `x` is where input column 0 would be.
@@ -251,7 +300,7 @@ impl Job<'_> {
         let x = self.o.x.as_ptr().wrapping_add(in_block * in_plane);
         let out_block = at.group * plan.out_blocks + at.out;
         let filters = &plan.filters;
-        let w = |block| self.o.w.as_ptr().wrapping_add(filters.start(at.group, at.out, block, kh.start * p.kw));
+        let w = |block| at.panels.w.wrapping_add(filters.start(at.group, at.out, block, kh.start * p.kw));
         let (last, last_block) = (at.ins.end == plan.in_blocks, at.ins.end.saturating_sub(1));
         let row = filters.row(at.out);
         Tile {
@@ -266,7 +315,7 @@ impl Job<'_> {
             kw: p.kw,
             w: w(at.ins.start),
             w_last: w(last_block),
-            w_out_block: filters.start(at.group, at.out + 1, 0, 0) - filters.start(at.group, at.out, 0, 0),
+            w_out_block: at.panels.next,
             w_block: taps * BLOCK * row,
             w_row: row,
             ahead: 0,
@@ -286,6 +335,20 @@ impl Job<'_> {
         }
     }
 
+    /// From the filters that are multiplied to those of an output block behind them, in bytes by four; of 16 bits more of those are
+    /// fetched than a tile has, which the next input blocks need.
+    fn ahead(&self, at: &At, out: usize) -> usize {
+        let start = |out, block| self.plan.filters.start(at.group, out, block, 0);
+        match self.o.filters.packed {
+            PackedWeights::F32(_) => start(out, 0) - start(at.out, 0),
+            packed => {
+                let to = packed.address(start(out, at.ins.start)) as usize;
+                let from = at.panels.w.wrapping_add(start(at.out, at.ins.start)) as usize;
+                (to.wrapping_sub(from).cast_signed() / size_of::<f32>().cast_signed()).cast_unsigned()
+            }
+        }
+    }
+
     /// One output row for some output blocks, summed over some input blocks.
     fn row(&self, table: &[TileFn], at: &At) {
         let (p, plan, rows) = (self.p, &self.plan, self.plan.rows);
@@ -296,7 +359,6 @@ impl Job<'_> {
         let y_row = (at.outer * plan.out_blocks + at.out) * tile.y_block + at.row * rows.width * BLOCK;
         let cuts = Cuts::new(width, table.len());
         let before = at.before * cuts.count;
-        let from = |out| plan.filters.start(at.group, out, 0, 0);
         let mut index = 0;
         while index < cuts.count {
             let (start, pixels) = cuts.at(index);
@@ -305,8 +367,7 @@ impl Job<'_> {
             tile.count = if together { tile.inside_with(pixels, cuts.alike(index)) } else { 1 };
             // The first tiles fetch the weights of the next output blocks, one each.
             let next = before + index;
-            let coming = next < at.count.min(at.left);
-            tile.ahead = if coming { from(at.out + at.count + next) - from(at.out) } else { 0 };
+            tile.ahead = if next < at.count.min(at.left) { self.ahead(at, at.out + at.count + next) } else { 0 };
             let y = y_row + start * BLOCK;
             tile.y = self.y.as_ptr().wrapping_add(y);
             if let Some(r) = self.o.residual.filter(|_| last) {

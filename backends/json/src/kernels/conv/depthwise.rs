@@ -88,7 +88,7 @@ impl Band<'_> {
             last_channels: BLOCK,
             kh: p.kh,
             kw: p.kw,
-            w: self.o.w[block * p.kh * p.kw * BLOCK..].as_ptr(),
+            w: self.o.filters.plain()[block * p.kh * p.kw * BLOCK..].as_ptr(),
             w_last: std::ptr::null(),
             w_out_block: 0,
             w_block: 0,

@@ -118,7 +118,7 @@ fn convolve(
                 p,
                 x: &band_rows[row * p.stride[0] * w * p.ic..],
                 x_row: w * p.dilation[0] * p.ic,
-                w: &o.w[block * taps * BLOCK..],
+                w: &o.filters.plain()[block * taps * BLOCK..],
                 bias: bias.map(|bias| &bias[block * BLOCK..]),
                 clamp: clamp.unwrap_or((f32::NEG_INFINITY, f32::INFINITY)),
                 y: out.as_ptr().wrapping_add(at),

@@ -62,6 +62,11 @@ impl Filters {
         BLOCK.min(self.inputs - input * BLOCK)
     }
 
+    /// The first output channel of an output block of a group, among all.
+    pub(super) fn channel(&self, group: usize, out: usize) -> usize {
+        group * self.outputs + out * BLOCK
+    }
+
     /// Where the first row of a tap is, between an input and an output block of a group.
     pub(super) fn start(&self, group: usize, out: usize, input: usize, tap: usize) -> usize {
         let before = out.min(self.shared());

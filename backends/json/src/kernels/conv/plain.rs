@@ -84,7 +84,7 @@ fn multiply(
     let (ic, oc) = p.group_channels();
     let (k, pixels) = (ic * p.kh * p.kw, p.oh * p.ow);
     let base = ((image * p.group + group) * oc) * pixels + start;
-    let w = &o.w[group * oc * k..][..oc * k];
+    let w = &o.filters.plain()[group * oc * k..][..oc * k];
     let product = GemmParams { b: [row, 1], c_row: pixels, ..GemmParams::dense(oc, count, k) };
     let product = PlainProduct { isa: threads.isa(), p: &product, a: w, b: columns, padded: false };
     // SAFETY: this task's strip of each row; rows are `pixels` apart, and `conv` checked that y holds them all.

@@ -1,5 +1,7 @@
 //! Every convolution kernel against plain f64 loops.
 
+use byoc_plugin_api::f16;
+
 use super::pack::Filters;
 use super::*;
 use crate::kernels::isa::Isa;
@@ -52,6 +54,19 @@ fn run(
 ) -> Vec<f32> {
     let mut packed = vec![f32::NAN; kind.packed_len(p).expect("countable")];
     kind.pack(p, w, &mut packed);
+    run_packed(threads, kind, p, x, ConvFilters::from(&packed[..]), b, r)
+}
+
+/// The same with filters in the layout of the kernel.
+pub(super) fn run_packed(
+    threads: &Threads,
+    kind: ConvKind,
+    p: &ConvParams,
+    x: &[f32],
+    filters: ConvFilters<'_>,
+    b: Option<&[f32]>,
+    r: Option<&[f32]>,
+) -> Vec<f32> {
     let mut xk = vec![0.0; kind.input_len(p).expect("countable")];
     if kind.input_blocked() {
         to_blocked(threads, p.n, p.ic, p.ih * p.iw, x, &mut xk);
@@ -80,7 +95,7 @@ fn run(
     });
     let mut y = vec![f32::NAN; kind.output_len(p).expect("countable")];
     let mut scratch = vec![f32::NAN; kind.scratch_len(p, threads.count()).expect("countable")];
-    conv(threads, kind, p, &xk, &packed, b, residual.as_deref(), &mut y, &mut scratch);
+    conv(threads, kind, p, &xk, filters, b, residual.as_deref(), &mut y, &mut scratch);
     if kind.output_blocked() {
         let mut out = vec![f32::NAN; p.n * p.oc * hw];
         from_blocked(threads, p.n, p.oc, hw, &y, &mut out);
@@ -143,10 +158,11 @@ pub(super) fn params(c: Case, act: Activation) -> ConvParams {
         group,
         act,
         math: Math::F32,
+        narrow: false,
     }
 }
 
-const CASES: &[Case] = &[
+pub(super) const CASES: &[Case] = &[
     (1, 16, 16, 1, [5, 5], [1, 1], [1, 1], [0; 4], [1, 1]),
     (2, 24, 40, 1, [7, 7], [1, 1], [1, 1], [0; 4], [1, 1]),
     (1, 32, 64, 1, [7, 7], [3, 3], [1, 1], [1; 4], [1, 1]),
@@ -232,10 +248,17 @@ fn packed_filters_are_scaled() {
         let scaled: Vec<f32> =
             weights.iter().zip(factors.iter().cycle()).map(|(weight, factor)| weight * factor).collect();
         let (w, expected) = (packed(&weights), packed(&scaled));
+        let halves: Vec<f16> = w.iter().map(|value| f16::from_f32(*value)).collect();
+        let scaled: Vec<f32> = weights.iter().map(|weight| f16::from_f32(*weight).to_f32()).collect();
+        let scaled: Vec<f32> =
+            scaled.iter().zip(factors.iter().cycle()).map(|(weight, factor)| weight * factor).collect();
+        let of_halves = packed(&scaled);
         for threads in configurations() {
-            let mut y = vec![f32::NAN; w.len()];
-            scale_filters::scale(&threads, filters, &w, &factors, &mut y);
-            assert_eq!(y, expected, "{channels} {filters} {:?} {}", threads.isa(), threads.count());
+            for (w, expected) in [(PackedWeights::F32(&w), &expected), (PackedWeights::F16(&halves), &of_halves)] {
+                let mut y = vec![f32::NAN; w.len()];
+                scale_filters::scale(&threads, filters, w, &factors, &mut y);
+                assert_eq!(y, *expected, "{channels} {filters} {:?} {}", threads.isa(), threads.count());
+            }
         }
     }
     let fits = scale_filters::fits;
@@ -400,6 +423,7 @@ fn transposed_against_f64_loops() {
             group,
             act,
             math: Math::F32,
+            narrow: false,
         };
         let (x, w) = (noise(n * ic * ih * iw, 1), noise(ic * (oc / group) * kh * kw, 2));
         let (bias, residual) = (noise(oc, 3), noise(n * oc * oh * ow, 4));

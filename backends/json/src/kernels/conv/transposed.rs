@@ -112,7 +112,7 @@ impl Part<'_> {
             return;
         }
         let (m, row) = (self.channels.len() * taps, oc * taps);
-        let w = &o.w[self.group * ic * row..][..ic * row];
+        let w = &o.filters.plain()[self.group * ic * row..][..ic * row];
         let x = &o.x[(self.image * p.group + self.group) * ic * plane..][..ic * plane];
         // Without input channels there is nothing behind these starts.
         let w = w.get(self.channels.start * taps..).unwrap_or_default();

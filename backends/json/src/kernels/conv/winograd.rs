@@ -10,6 +10,7 @@ mod transform;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::narrow::{self, BEHIND};
 use super::pack::{Filters as Packed, group_blocks};
 use super::{ConvKind, ConvParams, Operands, blocked};
 use crate::kernels::bf16::Unit;
@@ -19,6 +20,7 @@ use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::{SharedMut, Threads, part};
 use crate::kernels::precision::Math;
 use crate::kernels::sizes::product;
+use crate::kernels::weights::PackedWeights;
 use transform::{Filters, Input, Output};
 
 /// Output pixels along a side of a tile.
@@ -91,7 +93,9 @@ struct Plan {
     filters: usize,
     /// Of the sums of a band.
     sums: usize,
-    /// Of all that each thread has of its own: filters, sums and, where bands are not shared, inputs.
+    /// Of filters of one input and one output block, where those of 16 bits are widened.
+    widened: usize,
+    /// Of all that each thread has of its own: filters, sums, widened filters and, where bands are not shared, inputs.
     own: usize,
 }
 
@@ -112,8 +116,9 @@ impl Plan {
         let inputs = product(&[band, POINTS])?.checked_mul(product(&[in_blocks, BLOCK])?.checked_add(GAP)?)?;
         let filters = POINTS * (MOST_AT_ONCE * in_blocks.min(DEPTH) * BLOCK * BLOCK + GAP);
         let sums = product(&[POINTS, band])?.checked_mul(MOST_AT_ONCE * BLOCK)?.checked_add(POINTS * GAP)?;
-        let own = filters.checked_add(sums)?.checked_add(if shares { 0 } else { inputs })?;
-        Some(Plan { tiles, band, in_blocks, out_blocks, shares, inputs, filters, sums, own })
+        let widened = if p.narrow { 9 * BLOCK * 2 * BLOCK + BEHIND } else { 0 };
+        let own = filters.checked_add(sums)?.checked_add(widened)?.checked_add(if shares { 0 } else { inputs })?;
+        Some(Plan { tiles, band, in_blocks, out_blocks, shares, inputs, filters, sums, widened, own })
     }
 
     /// f32 values that all threads share.
@@ -151,7 +156,26 @@ pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f
     }
     // Where a number is not finite, the sums of its whole tile are not: which of them should be, direct sums tell.
     if !is_finite.into_inner() {
-        blocked::run(threads, &ConvParams { math: Math::F32, ..p.clone() }, o, y, &mut []);
+        blocked::run(threads, &ConvParams { math: Math::F32, ..p.clone() }, o, y, scratch);
+    }
+}
+
+/// What a thread has of its own beside transformed tiles.
+struct Own<'a> {
+    /// Transformed filters.
+    filters: &'a mut [f32],
+    sums: &'a mut [f32],
+    /// Filters that were of 16 bits.
+    widened: &'a mut [f32],
+}
+
+impl<'a> Own<'a> {
+    /// It, and what is left.
+    fn new(plan: &Plan, values: &'a mut [f32]) -> (Own<'a>, &'a mut [f32]) {
+        let (filters, rest) = values.split_at_mut(plan.filters);
+        let (sums, rest) = rest.split_at_mut(plan.sums);
+        let (widened, rest) = rest.split_at_mut(plan.widened);
+        (Own { filters, sums, widened }, rest)
     }
 }
 
@@ -212,13 +236,12 @@ impl Band<'_> {
     /// On this thread.
     fn run(&self, own: &mut [f32]) {
         let plan = &self.job.plan;
-        let (filters, rest) = own.split_at_mut(plan.filters);
-        let (sums, inputs) = rest.split_at_mut(plan.sums);
+        let (own, inputs) = Own::new(plan, own);
         let shared = SharedMut::new(inputs);
         for at in 0..self.panels * plan.in_blocks {
             self.transform(&self.panel(at / plan.in_blocks), at % plan.in_blocks, shared);
         }
-        self.multiply_all(inputs, 0..plan.out_blocks, filters, sums);
+        self.multiply_all(inputs, 0..plan.out_blocks, own);
     }
 
     /// Shares out the tiles to be transformed, then the output blocks.
@@ -237,8 +260,8 @@ impl Band<'_> {
         let own = SharedMut::new(own);
         threads.parallel_for(tasks, |task| {
             // SAFETY: one part of the scratch for each task.
-            let (filters, sums) = unsafe { own.slice(task * plan.own, plan.own) }.split_at_mut(plan.filters);
-            self.multiply_all(inputs, part(plan.out_blocks, tasks, task), filters, sums);
+            let (own, _) = Own::new(plan, unsafe { own.slice(task * plan.own, plan.own) });
+            self.multiply_all(inputs, part(plan.out_blocks, tasks, task), own);
         });
     }
 
@@ -259,14 +282,15 @@ impl Band<'_> {
     }
 
     /// All tiles by some output blocks, as many at once as a register tile takes.
-    fn multiply_all(&self, inputs: &[f32], outs: Range<usize>, filters: &mut [f32], sums: &mut [f32]) {
+    fn multiply_all(&self, inputs: &[f32], outs: Range<usize>, mut own: Own<'_>) {
         for first in outs.clone().step_by(self.job.at_once) {
-            self.multiply(inputs, first..(first + self.job.at_once).min(outs.end), filters, sums);
+            self.multiply(inputs, first..(first + self.job.at_once).min(outs.end), &mut own);
         }
     }
 
     /// All tiles by the output blocks of a register tile, from transformed tiles to output pixels.
-    fn multiply(&self, inputs: &[f32], outs: Range<usize>, filters: &mut [f32], sums: &mut [f32]) {
+    fn multiply(&self, inputs: &[f32], outs: Range<usize>, own: &mut Own<'_>) {
+        let Own { filters, sums, widened } = own;
         let plan = &self.job.plan;
         let steps = plan.in_blocks.div_ceil(DEPTH);
         let row = outs.len() * BLOCK;
@@ -274,7 +298,7 @@ impl Band<'_> {
         for index in 0..steps {
             let ins = part(plan.in_blocks, steps, index);
             let step = Step { outs: outs.clone(), point: outs.len() * ins.len() * BLOCK * BLOCK + GAP, ins };
-            self.filters(&step, filters);
+            self.filters(&step, filters, widened);
             for point in 0..POINTS {
                 for index in 0..self.panels {
                     let panel = self.panel(index);
@@ -287,16 +311,21 @@ impl Band<'_> {
     }
 
     /// Transforms filters.
-    fn filters(&self, step: &Step, filters: &mut [f32]) {
+    fn filters(&self, step: &Step, filters: &mut [f32], widened: &mut [f32]) {
         let from = Packed::new(self.job.p);
         for (index, out) in step.outs.clone().enumerate() {
             for (depth, block) in step.ins.clone().enumerate() {
-                let w = &self.job.o.w[from.start(0, out, block, 0)..];
+                let (start, row, channels) = (from.start(0, out, block, 0), from.row(out), from.rows(block));
+                let w = match self.job.o.filters.packed {
+                    PackedWeights::F32(w) => &w[start..],
+                    _ => {
+                        let (count, channel) = (9 * channels, from.channel(0, out));
+                        let rows = narrow::Rows { start, count, row, blocks: 1, channel };
+                        narrow::widen(self.job.isa, &self.job.o.filters, rows, widened)
+                    }
+                };
                 let to = &mut filters[(index * step.ins.len() + depth) * BLOCK * BLOCK..];
-                dispatch(
-                    self.job.isa,
-                    Filters { w, row: from.row(out), channels: from.rows(block), to, point: step.point },
-                );
+                dispatch(self.job.isa, Filters { w, row, channels, to, point: step.point });
             }
         }
     }

@@ -2,13 +2,13 @@
 
 use std::cell::OnceCell;
 
-use byoc_plugin_api::Error;
+use byoc_plugin_api::{DType, Error};
 
 use super::super::memory::Io;
 use super::{Call, Ready, Signature, bad_shapes};
 use crate::kernels::{
-    self, Activation, ConvKind, ConvParams, Int8, Int8Known, Layout, LrnParams, MAX_BLOCKED_LRN, Math, PoolKind,
-    PoolParams, Reduce, from_blocked, product, to_blocked,
+    self, Activation, ConvFilters, ConvKind, ConvParams, Int8, Int8Known, Layout, LrnParams, MAX_BLOCKED_LRN, Math,
+    PoolKind, PoolParams, Reduce, from_blocked, product, to_blocked,
 };
 use crate::program::{Conv, Pool};
 
@@ -57,6 +57,15 @@ pub(super) fn conv(signature: &Signature<'_>, conv: &Conv) -> Result<Ready, Erro
     if !weights || !bias || !residual || !layouts {
         return Err(bad_shapes(signature));
     }
+    let narrow = signature.input_value(1).is_some_and(|value| matches!(value.dtype, DType::F16 | DType::BF16));
+    let factors = match signature.step.input(4) {
+        None => true,
+        Some(_) => narrow && signature.input(4)? == [y[1]],
+    };
+    if !factors || narrow && (conv.rounded || !conv.kind.takes_narrow()) {
+        return Err(bad_shapes(signature));
+    }
+    params.narrow = narrow;
     if conv.rounded {
         let scratch = kernels::conv_int8_scratch_len(signature.threads, &params);
         let scratch = scratch.ok_or_else(|| bad_shapes(signature))?;
@@ -76,10 +85,11 @@ impl Call for Convolution {
     }
 
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
-        let (x, w) = (io.inputs.slice(0)?, io.inputs.slice(1)?);
+        let x = io.inputs.slice(0)?;
+        let filters = ConvFilters { packed: io.inputs.weights(1)?, factors: io.inputs.optional(4)? };
         let (bias, residual) = (io.inputs.optional(2)?, io.inputs.optional(3)?);
         let y = io.outputs.take(0)?;
-        kernels::conv(io.threads, self.kind, &self.params, x, w, bias, residual, y, io.scratch);
+        kernels::conv(io.threads, self.kind, &self.params, x, filters, bias, residual, y, io.scratch);
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use byoc_plugin_api::{DType, Error};
 
 use super::super::memory::Io;
 use super::{Call, Ready, Signature, bad_shapes};
-use crate::kernels::{self, Bias, Epilogue, GemmParams, Int8, Int8Known, Math, PackedWeights};
+use crate::kernels::{self, Bias, Epilogue, GemmParams, Int8, Int8Known, Math};
 use crate::program::Gemm;
 
 /// How the bias is added.
@@ -191,9 +191,7 @@ impl Call for Product {
                 kernels::gemm_int8(io.threads, &self.params, a, b, c, &epilogue, io.scratch);
                 return Ok(());
             }
-            Some(DType::F16) => PackedWeights::F16(io.inputs.slice(1)?),
-            Some(DType::BF16) => PackedWeights::BF16(io.inputs.slice(1)?),
-            Some(_) => PackedWeights::F32(io.inputs.slice(1)?),
+            Some(_) => io.inputs.weights(1)?,
         };
         kernels::gemm_packed(io.threads, &self.params, a, packed, c, &epilogue, io.scratch);
         Ok(())

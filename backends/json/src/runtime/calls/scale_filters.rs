@@ -12,7 +12,7 @@ struct ScaleFilters {
 
 pub(super) fn scale(signature: &Signature<'_>, filters: usize) -> Result<Ready, Error> {
     let &[1, channels, 1, 1] = signature.input(1)? else { return Err(bad_shapes(signature)) };
-    let values = [signature.input_value(0), signature.input_value(1), signature.output_value(0)];
+    let values = [signature.input_value(1), signature.output_value(0)];
     let plain = values.iter().flatten().all(|value| value.dtype == DType::F32 && !value.blocked);
     let (&[len], true) = (signature.input(0)?, plain) else { return Err(bad_shapes(signature)) };
     if signature.output(0)? != [len] || !scale_filters::fits([channels, filters], len) {
@@ -23,7 +23,7 @@ pub(super) fn scale(signature: &Signature<'_>, filters: usize) -> Result<Ready, 
 
 impl Call for ScaleFilters {
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
-        let (w, factors) = (io.inputs.slice(0)?, io.inputs.slice(1)?);
+        let (w, factors) = (io.inputs.weights(0)?, io.inputs.slice(1)?);
         scale_filters::scale(io.threads, self.filters, w, factors, io.outputs.take(0)?);
         Ok(())
     }
