@@ -123,6 +123,9 @@ impl Plan {
         let units = shared.div_ceil(at_once) + (out_count - shared).div_ceil(at_once);
         let weight_budget = if isa == Isa::Avx2 { NEAR_WEIGHT_BUDGET } else { WEIGHT_BUDGET };
         let (out_parts, row_parts) = grid(threads, p.n * groups, units, rows.count, weights_dominate);
+        let depth = (weight_budget / (block_bytes * at_once)).clamp(1, in_blocks.max(1));
+        // Of the input blocks that are summed together.
+        let live_bytes = row_bytes / in_blocks.max(1) * depth;
         Plan {
             rows,
             filters,
@@ -133,8 +136,8 @@ impl Plan {
             at_once,
             out_parts,
             row_parts,
-            band: (INPUT_BUDGET / row_bytes.max(1)).max(4),
-            depth: (weight_budget / (block_bytes * at_once)).clamp(1, in_blocks.max(1)),
+            band: (INPUT_BUDGET / live_bytes.max(1)).max(4),
+            depth,
         }
     }
 
@@ -212,6 +215,14 @@ struct Panels {
     next: usize,
 }
 
+/// The filters of some output blocks, from an input block on; of none, if there are no others.
+#[derive(Clone, Copy)]
+struct Next {
+    out: usize,
+    count: usize,
+    input: usize,
+}
+
 /// The coordinates of a row of tiles.
 struct At {
     /// Image and group, as one index.
@@ -221,8 +232,8 @@ struct At {
     /// First output block and number of blocks.
     out: usize,
     count: usize,
-    /// Blocks of this task behind those.
-    left: usize,
+    /// The filters that are multiplied after these.
+    next: Next,
     /// Rows of the band before this one.
     before: usize,
     /// Input blocks to sum.
@@ -259,13 +270,24 @@ impl Job<'_> {
             let alike = if out < shared { shared.min(outs.end) } else { outs.end };
             let count = out_blocks(self.isa, alike - out, plan.rows.width, stride).min(plan.at_once);
             let table = tiles(self.isa, count, stride);
-            let (group, left) = (outer % plan.groups, outs.end - out - count);
+            let group = outer % plan.groups;
+            let next = self.next(outs, out + count, ins);
             let panels = self.panels(group, out..out + count, ins, scratch);
             for (before, row) in rows.clone().enumerate() {
-                self.row(table, &At { outer, group, row, out, count, left, before, ins: ins.clone(), panels });
+                self.row(table, &At { outer, group, row, out, count, next, before, ins: ins.clone(), panels });
             }
             out += count;
         }
+    }
+
+    /// Those of the output blocks from `out` on, or of the first ones and the next input blocks.
+    fn next(&self, outs: &Range<usize>, out: usize, ins: &Range<usize>) -> Next {
+        let at_once = self.plan.at_once;
+        if out < outs.end {
+            return Next { out, count: at_once.min(outs.end - out), input: ins.start };
+        }
+        let count = if ins.end < self.plan.in_blocks { at_once.min(outs.len()) } else { 0 };
+        Next { out: outs.start, count, input: ins.end }
     }
 
     /// The filters of some output blocks of a group: of 16 bits those that are multiplied next, widened.
@@ -335,18 +357,13 @@ impl Job<'_> {
         }
     }
 
-    /// From the filters that are multiplied to those of an output block behind them, in bytes by four; of 16 bits more of those are
-    /// fetched than a tile has, which the next input blocks need.
-    fn ahead(&self, at: &At, out: usize) -> usize {
+    /// From the filters that are multiplied to those of the next ones' output block `index`, in bytes by four; of 16 bits more of those
+    /// are fetched than a tile has, which are needed later.
+    fn ahead(&self, at: &At, index: usize) -> usize {
         let start = |out, block| self.plan.filters.start(at.group, out, block, 0);
-        match self.o.filters.packed {
-            PackedWeights::F32(_) => start(out, 0) - start(at.out, 0),
-            packed => {
-                let to = packed.address(start(out, at.ins.start)) as usize;
-                let from = at.panels.w.wrapping_add(start(at.out, at.ins.start)) as usize;
-                (to.wrapping_sub(from).cast_signed() / size_of::<f32>().cast_signed()).cast_unsigned()
-            }
-        }
+        let to = self.o.filters.packed.address(start(at.next.out + index, at.next.input)) as usize;
+        let from = at.panels.w.wrapping_add(start(at.out, at.ins.start)) as usize;
+        (to.wrapping_sub(from).cast_signed() / size_of::<f32>().cast_signed()).cast_unsigned()
     }
 
     /// One output row for some output blocks, summed over some input blocks.
@@ -367,7 +384,7 @@ impl Job<'_> {
             tile.count = if together { tile.inside_with(pixels, cuts.alike(index)) } else { 1 };
             // The first tiles fetch the weights of the next output blocks, one each.
             let next = before + index;
-            tile.ahead = if next < at.count.min(at.left) { self.ahead(at, at.out + at.count + next) } else { 0 };
+            tile.ahead = if next < at.next.count { self.ahead(at, next) } else { 0 };
             let y = y_row + start * BLOCK;
             tile.y = self.y.as_ptr().wrapping_add(y);
             if let Some(r) = self.o.residual.filter(|_| last) {

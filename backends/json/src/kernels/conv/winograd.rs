@@ -15,10 +15,11 @@ use super::pack::{Filters as Packed, group_blocks};
 use super::{ConvKind, ConvParams, Operands, blocked};
 use crate::kernels::bf16::Unit;
 use crate::kernels::gemm::tile::{Tile, TileFn, one_block, tiles};
-use crate::kernels::isa::{Isa, dispatch};
+use crate::kernels::isa::{Isa, Kernel, dispatch};
 use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::{SharedMut, Threads, part};
 use crate::kernels::precision::Math;
+use crate::kernels::simd::V16;
 use crate::kernels::sizes::product;
 use crate::kernels::weights::PackedWeights;
 use transform::{Filters, Input, Output};
@@ -192,6 +193,24 @@ struct Job<'a> {
     is_finite: &'a AtomicBool,
 }
 
+/// Asks for lines of the cache.
+struct Fetch {
+    bytes: Range<*const u8>,
+}
+
+impl Kernel for Fetch {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        let Range { start, end } = self.bytes;
+        let lines = (end as usize - start as usize) / 64;
+        for line in 0..lines {
+            V::prefetch(start.wrapping_add(line * 64).cast());
+        }
+    }
+}
+
 /// Some tiles, which are multiplied by all filters.
 struct Band<'a> {
     job: &'a Job<'a>,
@@ -299,7 +318,13 @@ impl Band<'_> {
             let ins = part(plan.in_blocks, steps, index);
             let step = Step { outs: outs.clone(), point: outs.len() * ins.len() * BLOCK * BLOCK + GAP, ins };
             self.filters(&step, filters, widened);
+            let next = if index + 1 < steps {
+                (outs.clone(), part(plan.in_blocks, steps, index + 1))
+            } else {
+                (outs.end..(outs.end + outs.len()).min(plan.out_blocks), part(plan.in_blocks, steps, 0))
+            };
             for point in 0..POINTS {
+                self.fetch(&next, point);
                 for index in 0..self.panels {
                     let panel = self.panel(index);
                     let sums = &mut sums[point * sums_point + panel.tiles.start * row..][..panel.tiles.len() * row];
@@ -308,6 +333,21 @@ impl Band<'_> {
             }
         }
         self.store(&outs, sums, sums_point);
+    }
+
+    /// Asks for a part of the filters that are transformed next, one of as many as there are points: transforms read them faster than
+    /// memory gives them.
+    fn fetch(&self, (outs, ins): &(Range<usize>, Range<usize>), point: usize) {
+        let (from, all) = (Packed::new(self.job.p), self.job.o.filters.packed);
+        let row = from.row(outs.start);
+        let len = ins.clone().map(|block| 9 * from.rows(block)).sum::<usize>() * row;
+        let panels = if outs.start < from.shared() { outs.len() } else { 1 };
+        for out in outs.clone().take(panels) {
+            let start = from.start(0, out, ins.start, 0);
+            let part = part(len, POINTS, point);
+            let bytes = all.address(start + part.start)..all.address(start + part.end);
+            dispatch(self.job.isa, Fetch { bytes });
+        }
     }
 
     /// Transforms filters.
