@@ -3,7 +3,7 @@
 use super::activation::parts_of;
 use super::isa::{Kernel, dispatch};
 use super::layout::BLOCK;
-use super::parallel::{SharedMut, Threads, part};
+use super::parallel::{SharedMut, Threads, image_grid, part};
 use super::reduce::{Reduce, reduce};
 use super::simd::V16;
 use super::sizes::{product, reach};
@@ -97,14 +97,18 @@ pub fn pool2d(threads: &Threads, kind: PoolKind, layout: Layout, p: &PoolParams,
     let rows = if p.ow == 0 { 0 } else { p.n * channels * p.oh };
     let taps = p.kernel[0].saturating_mul(p.kernel[1]);
     let parts = parts_of(threads, y.len().saturating_mul(taps)).min(rows.max(1));
+    let planes = p.n * channels;
+    let (plane_parts, row_parts) = image_grid(parts, planes, p.oh, p.ih * p.iw);
     let out = SharedMut::new(y);
-    threads.parallel_for(parts, |i| {
-        for at in part(rows, parts, i) {
-            // SAFETY: rows are disjoint.
-            let y = unsafe { out.slice(at * p.ow * lanes, p.ow * lanes) };
-            let plane = &x[at / p.oh * p.ih * p.iw * lanes..][..p.ih * p.iw * lanes];
-            let row = Row { kind, p, x: plane, row: at % p.oh, y };
-            if lanes == 1 { row.plain() } else { dispatch(threads.isa(), row) }
+    threads.parallel_for(if rows == 0 { 0 } else { plane_parts * row_parts }, |i| {
+        for plane in part(planes, plane_parts, i % plane_parts) {
+            let image = &x[plane * p.ih * p.iw * lanes..][..p.ih * p.iw * lanes];
+            for row in part(p.oh, row_parts, i / plane_parts) {
+                // SAFETY: rows are disjoint.
+                let y = unsafe { out.slice((plane * p.oh + row) * p.ow * lanes, p.ow * lanes) };
+                let row = Row { kind, p, x: image, row, y };
+                if lanes == 1 { row.plain() } else { dispatch(threads.isa(), row) }
+            }
         }
     });
 }

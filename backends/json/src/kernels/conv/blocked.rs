@@ -117,7 +117,10 @@ impl Plan {
         let block_bytes = p.kh * p.kw * BLOCK * BLOCK * size_of::<f32>();
         // A long stride passes over more rows than the image has, so these two may be larger than any memory.
         let row_bytes = (rows.in_width * BLOCK * in_blocks * size_of::<f32>()).saturating_mul(p.stride[0]);
-        let weights_dominate = out_count * in_blocks * block_bytes > row_bytes.saturating_mul(rows.count);
+        let out_bytes = rows.width * rows.count * BLOCK * out_count * size_of::<f32>();
+        // Cut by rows, each thread reads all filters; cut by channels, it reads what others have written, and the next step does.
+        let image_bytes = row_bytes.saturating_mul(rows.count).saturating_add(out_bytes);
+        let weights_dominate = out_count * in_blocks * block_bytes > image_bytes;
         let filters = Filters::new(p);
         let shared = filters.shared();
         let units = shared.div_ceil(at_once) + (out_count - shared).div_ceil(at_once);

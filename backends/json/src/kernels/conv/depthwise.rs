@@ -8,19 +8,17 @@ use super::{ConvParams, Operands};
 use crate::kernels::cuts::Cuts;
 use crate::kernels::isa::Isa;
 use crate::kernels::layout::BLOCK;
-use crate::kernels::parallel::{SharedMut, Threads, part};
+use crate::kernels::parallel::{SharedMut, Threads, image_grid, part};
 use std::ops::Range;
 use tile::tiles;
 
 pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32]) {
     let planes = p.n * p.oc.div_ceil(BLOCK);
-    // Whole planes for each thread where they share out evenly, else bands of rows.
-    let bands = if planes.is_multiple_of(threads.count()) { 1 } else { threads.count().min(p.oh) };
-    let parts = if bands == 1 { threads.count() } else { planes * bands };
+    let (plane_parts, row_parts) = image_grid(threads.count(), planes, p.oh, p.ih * p.iw);
     let out = SharedMut::new(y);
-    threads.parallel_for(parts, |i| {
-        for at in part(planes * bands, parts, i) {
-            let (plane, rows) = (at / bands, part(p.oh, bands, at % bands));
+    threads.parallel_for(plane_parts * row_parts, |i| {
+        for plane in part(planes, plane_parts, i % plane_parts) {
+            let rows = part(p.oh, row_parts, i / plane_parts);
             Band { p, o, threads, out, plane, rows }.run();
         }
     });

@@ -299,7 +299,7 @@ fn fetch<V: V16, const P: usize, const OB: usize>(t: &Tile) {
     for o in 0..OB {
         for p in 0..P {
             let at = o * t.y_block + p * BLOCK;
-            V::prefetch(t.y.wrapping_add(at));
+            V::prefetch_to_write(t.y.wrapping_add(at));
             if !t.residual.is_null() {
                 V::prefetch(t.residual.wrapping_add(at));
             }

@@ -161,7 +161,7 @@ fn fetch<V: V16, const P: usize, const OB: usize>(t: &Tile) {
     for p in 0..P {
         for o in 0..OB {
             let at = p * t.out_row + o * BLOCK;
-            V::prefetch(t.out.wrapping_add(at));
+            V::prefetch_to_write(t.out.wrapping_add(at));
             if !t.residual.is_null() {
                 V::prefetch(t.residual.wrapping_add(at));
             }
