@@ -3,7 +3,7 @@
 use super::activation::{Activation, parts_of};
 use super::isa::{Kernel, dispatch};
 use super::layout::{BLOCK, blocked_len};
-use super::parallel::{SharedMut, Threads, part};
+use super::parallel::{SharedMut, Threads, image_grid, part};
 use super::pool::Layout;
 use super::simd::V16;
 use super::sizes::product;
@@ -34,15 +34,17 @@ pub fn affine(
     };
     assert!(len == Some(x.len()) && len == Some(y.len()) && scale.len() == c && shift.len() == c);
     let (total, plane) = (n * planes, hw * lanes);
-    let parts = parts_of(threads, x.len()).min(total.max(1));
+    let (plane_parts, pixel_parts) = image_grid(parts_of(threads, x.len()), total, hw, hw);
     let out = SharedMut::new(y);
-    threads.parallel_for(parts, |i| {
-        for at in part(total, parts, i) {
+    threads.parallel_for(plane_parts * pixel_parts, |i| {
+        let pixels = part(hw, pixel_parts, i / plane_parts);
+        for at in part(total, plane_parts, i % plane_parts) {
             let channel = at % planes * lanes;
             let count = lanes.min(c - channel);
-            // SAFETY: planes are disjoint.
-            let y = unsafe { out.slice(at * plane, plane) };
-            let x = &x[at * plane..][..plane];
+            let (start, len) = (at * plane + pixels.start * lanes, pixels.len() * lanes);
+            // SAFETY: pixels of planes are disjoint.
+            let y = unsafe { out.slice(start, len) };
+            let x = &x[start..][..len];
             let (scale, shift) = (&scale[channel..][..count], &shift[channel..][..count]);
             let width = STRIP * BLOCK;
             for (x, y) in x.chunks(width).zip(y.chunks_mut(width)) {
