@@ -98,12 +98,12 @@ impl Threads {
         let body = |thread: usize| {
             for home in (0..homes).map(|index| (thread + index) % homes) {
                 let range = part(tasks, homes, home);
-                loop {
+                // A read first: many threads that find nothing left do not take the line from each other.
+                while begun[home].load(Ordering::Relaxed) < range.len() {
                     let i = range.start + begun[home].fetch_add(1, Ordering::Relaxed);
-                    if i >= range.end {
-                        break;
+                    if i < range.end {
+                        f(thread, i);
                     }
-                    f(thread, i);
                 }
             }
         };
