@@ -7,6 +7,7 @@ use byoc_plugin_api::{bf16, f16};
 
 #[cfg(target_arch = "x86_64")]
 use super::bf16::terms::{Terms, rounded};
+#[cfg(target_arch = "x86_64")]
 use super::layout::BLOCK;
 #[cfg(target_arch = "x86_64")]
 use super::simd::Avx512x16;
