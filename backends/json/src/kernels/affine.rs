@@ -34,7 +34,7 @@ pub fn affine(
     };
     assert!(len == Some(x.len()) && len == Some(y.len()) && scale.len() == c && shift.len() == c);
     let (total, plane) = (n * planes, hw * lanes);
-    let (plane_parts, pixel_parts) = image_grid(parts_of(threads, x.len()), total, hw, hw);
+    let (plane_parts, pixel_parts) = image_grid(parts_of(threads, x.len()), n, total, hw, hw);
     let out = SharedMut::new(y);
     threads.parallel_for(plane_parts * pixel_parts, |i| {
         let pixels = part(hw, pixel_parts, i / plane_parts);

@@ -2,13 +2,14 @@
 
 use super::bf16::Unit;
 use super::isa::Isa;
+use super::layout::BLOCK;
 use super::precision::Math;
 use super::thread_pool::ThreadPool;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Most ranges that tasks are shared out in. More threads have some in common.
-const HOMES: usize = 16;
+const MOST_RANGES: usize = 16;
 
 /// The threads (and the instruction set) that kernels run on. Build once, share by reference.
 pub struct Threads {
@@ -93,14 +94,14 @@ impl Threads {
     /// [`Threads::count`], for what each has of its own. Each begins with the same range of the tasks whenever there are as many, since what
     /// it wrote in one step is in its own caches, and goes over to what others have left.
     pub(crate) fn parallel_for_each(&self, tasks: usize, f: impl Fn(usize, usize) + Sync) {
-        let homes = self.count.min(HOMES);
-        let begun: [AtomicUsize; HOMES] = [const { AtomicUsize::new(0) }; HOMES];
+        let ranges = self.count.min(MOST_RANGES);
+        let begun: [AtomicUsize; MOST_RANGES] = [const { AtomicUsize::new(0) }; MOST_RANGES];
         let body = |thread: usize| {
-            for home in (0..homes).map(|index| (thread + index) % homes) {
-                let range = part(tasks, homes, home);
+            for index in (0..ranges).map(|further| (thread + further) % ranges) {
+                let (range, begun) = (part(tasks, ranges, index), &begun[index]);
                 // A read first: many threads that find nothing left do not take the line from each other.
-                while begun[home].load(Ordering::Relaxed) < range.len() {
-                    let i = range.start + begun[home].fetch_add(1, Ordering::Relaxed);
+                while begun.load(Ordering::Relaxed) < range.len() {
+                    let i = range.start + begun.fetch_add(1, Ordering::Relaxed);
                     if i < range.end {
                         f(thread, i);
                     }
@@ -169,13 +170,13 @@ pub(crate) fn grid(threads: usize, outer: usize, columns: usize, rows: usize, co
     best
 }
 
-/// How to cut an image, of so many planes of 16 channels and rows, for steps that compute each plane for itself: (parts of the planes,
-/// parts of the rows). By rows where those are many, as convolutions cut such images: then a thread reads what it wrote itself. From a core
-/// with a third-level cache of its own, a line takes as long as from memory.
-pub(crate) fn image_grid(threads: usize, planes: usize, rows: usize, pixels: usize) -> (usize, usize) {
-    // Convolutions are cut by channels where filters are larger than images: of those in front of depthwise ones, which mostly have six
-    // times as many channels behind them as before, from 7 channels a pixel on.
-    let by_planes = planes.saturating_mul(4) > pixels;
+/// How to cut images, of so many planes together (blocks of 16 channels), for steps that compute each plane for itself: (parts of the
+/// planes, parts of the rows). One image by rows where those are many, as convolutions cut it: then a thread reads what it wrote itself. From a
+/// core with a third-level cache of its own, a line takes as long as from memory.
+pub(crate) fn image_grid(threads: usize, images: usize, planes: usize, rows: usize, pixels: usize) -> (usize, usize) {
+    // Convolutions cut several images from each other, and one by channels where filters are larger than it. In networks that we know,
+    // those in front of depthwise ones have up to 4 channels a pixel and are cut by rows, or 11 and more.
+    let by_planes = images > 1 || planes.saturating_mul(BLOCK) > pixels.saturating_mul(4);
     // Uneven parts of so many rows cost less than lines of other cores.
     if !by_planes && rows / 8 >= threads { (1, threads) } else { grid(threads, 1, planes, rows, by_planes) }
 }
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn every_task_runs_once() {
-        for n in [1, 2, 3, HOMES + 3] {
+        for n in [1, 2, 3, MOST_RANGES + 3] {
             let threads = Threads::new(n);
             for tasks in [0, 1, 2, 7, 1000] {
                 let hits: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
@@ -245,19 +246,20 @@ mod tests {
 
     #[test]
     fn images_are_cut_by_rows_where_those_are_many() {
-        // threads, planes, rows, pixels: parts
+        // threads, images, planes, rows, pixels: parts
         for (input, want) in [
-            ((1, 9, 9, 81), (1, 1)),
-            ((2, 2, 112, 112 * 112), (1, 2)),
-            ((2, 36, 14, 14 * 14), (1, 2)),
-            ((2, 2, 75, 75 * 75), (1, 2)),
-            ((2, 60, 7, 7 * 7), (2, 1)),
-            ((2, 61, 8, 8 * 8), (1, 2)),
-            ((4, 3, 6, 6 * 6), (1, 4)),
-            ((3, 1, 0, 0), (1, 1)),
+            ((1, 1, 9, 9, 81), (1, 1)),
+            ((2, 1, 2, 112, 112 * 112), (1, 2)),
+            ((2, 1, 36, 14, 14 * 14), (1, 2)),
+            ((2, 1, 2, 75, 75 * 75), (1, 2)),
+            ((2, 1, 60, 7, 7 * 7), (2, 1)),
+            ((2, 1, 61, 8, 8 * 8), (1, 2)),
+            ((2, 2, 4, 112, 112 * 112), (2, 1)),
+            ((4, 1, 3, 6, 6 * 6), (1, 4)),
+            ((3, 1, 1, 0, 0), (1, 1)),
         ] {
-            let (threads, planes, rows, pixels) = input;
-            assert_eq!(image_grid(threads, planes, rows, pixels), want, "{input:?}");
+            let (threads, images, planes, rows, pixels) = input;
+            assert_eq!(image_grid(threads, images, planes, rows, pixels), want, "{input:?}");
         }
     }
 

@@ -94,13 +94,14 @@ pub fn pool2d(threads: &Threads, kind: PoolKind, layout: Layout, p: &PoolParams,
     };
     assert_eq!(Some(x.len()), product(&[p.n, channels, p.ih, p.iw, lanes]));
     assert_eq!(Some(y.len()), product(&[p.n, channels, p.oh, p.ow, lanes]));
-    let rows = if p.ow == 0 { 0 } else { p.n * channels * p.oh };
+    if y.is_empty() {
+        return;
+    }
     let taps = p.kernel[0].saturating_mul(p.kernel[1]);
-    let parts = parts_of(threads, y.len().saturating_mul(taps)).min(rows.max(1));
-    let planes = p.n * channels;
-    let (plane_parts, row_parts) = image_grid(parts, planes, p.oh, p.ih * p.iw);
+    let (parts, planes) = (parts_of(threads, y.len().saturating_mul(taps)), p.n * channels);
+    let (plane_parts, row_parts) = image_grid(parts, p.n, planes, p.oh, p.ih * p.iw);
     let out = SharedMut::new(y);
-    threads.parallel_for(if rows == 0 { 0 } else { plane_parts * row_parts }, |i| {
+    threads.parallel_for(plane_parts * row_parts, |i| {
         for plane in part(planes, plane_parts, i % plane_parts) {
             let image = &x[plane * p.ih * p.iw * lanes..][..p.ih * p.iw * lanes];
             for row in part(p.oh, row_parts, i / plane_parts) {

@@ -14,7 +14,7 @@ use tile::tiles;
 
 pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32]) {
     let planes = p.n * p.oc.div_ceil(BLOCK);
-    let (plane_parts, row_parts) = image_grid(threads.count(), planes, p.oh, p.ih * p.iw);
+    let (plane_parts, row_parts) = image_grid(threads.count(), p.n, planes, p.oh, p.ih * p.iw);
     let out = SharedMut::new(y);
     threads.parallel_for(plane_parts * row_parts, |i| {
         for plane in part(planes, plane_parts, i % plane_parts) {
